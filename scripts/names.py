@@ -35,7 +35,6 @@ class Exceptions(NamedTuple):
 EXCEPTIONS = Exceptions(
     module_names={
         "remote": "a model and an engine that are elsewhere; clients/remote.py is a public name",
-        "redact": "the verb `bridle redact`",
         "tools": "the verb `bridle tools`",
     },
 )

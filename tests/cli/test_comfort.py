@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.cli.talk.terminal_services import paths_below
+from bridle.cli.terminal_services import paths_below
 from bridle.clients.interaction.session.key_router import GRACE_S, QUIET_S
 from bridle.protocol import events as e
 from cli_kit import BRIDLE, Place

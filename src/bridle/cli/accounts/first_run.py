@@ -12,7 +12,7 @@ from typing import Protocol
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible, visible_line
-from bridle.cli.unlock import secret_from
+from bridle.cli.stdin import secret_from
 from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.credentials.records import ApiKey, Credential, secret_of
 from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel

@@ -20,8 +20,7 @@ from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.accounts.first_run import chosen_provider, listed_with, pasted_key, pick
 from bridle.cli.accounts.login_account import LoginDesk, sign_in
 from bridle.cli.console import say, say_json, tell, tolerate_characters
-from bridle.cli.stdin import typed_line
-from bridle.cli.unlock import hidden_line, new_passphrase
+from bridle.cli.stdin import hidden_line, new_passphrase, typed_line
 from bridle.config.folders import Folders
 from bridle.config.settings_writer import set_value
 from bridle.credentials.encrypted import MAX_BYTES, EncryptedStore

@@ -20,7 +20,7 @@ from bridle.base.process.user_programs import start_detached
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, tell
 from bridle.cli.option_values import settings_here
-from bridle.cli.unlock import hidden_line
+from bridle.cli.stdin import hidden_line
 from bridle.config.folders import folders
 from bridle.credentials.credential_settings import CredentialSettings
 from bridle.credentials.forms import form_post

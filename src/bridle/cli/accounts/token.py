@@ -18,9 +18,9 @@ from bridle.base.process.escapees import recording_processes
 from bridle.base.process.peer_process import comes_from_a_call
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, say_raw, tell
-from bridle.cli.sessions.session_words import minute
+from bridle.cli.sessions.session_changes import minute
 from bridle.cli.sessions.sessions import COLUMNS
-from bridle.cli.unlock import sessions_unlocked
+from bridle.cli.stdin import sessions_unlocked
 from bridle.clients.interaction.render.call_text import approver
 from bridle.clients.interaction.session.status_line import cut
 from bridle.config.folders import folders

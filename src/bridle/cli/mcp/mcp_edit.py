@@ -23,8 +23,7 @@ from bridle.base.text.tool_names import unique_server_parts
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.mcp.mcp_servers import FolderServers, folder_servers
 from bridle.cli.option_values import unwritable
-from bridle.cli.stdin import typed_line
-from bridle.cli.unlock import hidden_line, secret_from
+from bridle.cli.stdin import hidden_line, secret_from, typed_line
 from bridle.config.folders import folders, home_of
 from bridle.config.origins import checked_value
 from bridle.config.problems import shown

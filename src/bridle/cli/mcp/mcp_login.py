@@ -20,7 +20,7 @@ from bridle.cli.accounts.login_account import LoginDesk, open_in_browser, pasted
 from bridle.cli.console import say, tell, tolerate_characters
 from bridle.cli.mcp.mcp_servers import FolderServers, ServerRow, folder_servers
 from bridle.cli.mcp.mcp_trial import tried_server
-from bridle.cli.unlock import hidden_line
+from bridle.cli.stdin import hidden_line
 from bridle.config.problems import shown
 from bridle.credentials.callback import CallbackListener
 from bridle.credentials.oauth import SignInRefused, clause, seconds_of

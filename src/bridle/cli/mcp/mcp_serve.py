@@ -31,8 +31,7 @@ from bridle.base.process.processes import CannotStart
 from bridle.base.process.user_programs import start_detached
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
-from bridle.cli.stdin import typed_line
-from bridle.cli.unlock import unlocked
+from bridle.cli.stdin import typed_line, unlocked
 from bridle.clients.engine_address import unix_address
 from bridle.clients.mcp_server.agent_door import AgentDoor, Tell
 from bridle.clients.remote import connect_remote, engine_opener

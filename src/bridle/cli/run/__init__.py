@@ -1,1 +1,1 @@
-"""`bridle run` and other verbs for scripts."""
+"""`bridle`, `bridle run`, `attach` and `demo`: verbs that work in a session."""

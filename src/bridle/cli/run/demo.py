@@ -16,7 +16,7 @@ from bridle.base.git.git_calls import clean_environment, first_commit
 from bridle.base.process.processes import CannotStart, Processes
 from bridle.cli.console import safe
 from bridle.cli.run.run import run_prompt
-from bridle.cli.unlock import sessions_unlocked
+from bridle.cli.stdin import sessions_unlocked
 from bridle.clients.print import Printer
 from bridle.config.folders import folders
 from bridle.protocol.commands import CreateSession

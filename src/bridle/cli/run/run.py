@@ -20,7 +20,7 @@ from bridle.cli.console import silence_stdout, tell, tolerate_characters
 from bridle.cli.option_values import added_folders, with_env_file
 from bridle.cli.run.outlets import Outlets
 from bridle.cli.run.run_words import run_input
-from bridle.cli.unlock import unlocked
+from bridle.cli.stdin import unlocked
 from bridle.clients.print import EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format, Printer, RunInput
 from bridle.clients.run_result import EXIT_INTERRUPTED, read_schema
 from bridle.config.folders import folders

@@ -18,7 +18,7 @@ from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json
 from bridle.cli.option_values import settings_here
-from bridle.cli.unlock import sessions_unlocked
+from bridle.cli.stdin import sessions_unlocked
 from bridle.clients.interaction.render.usage import LOCAL, short_number
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import CostRow, CostSum

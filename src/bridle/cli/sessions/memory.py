@@ -15,7 +15,7 @@ from bridle.base.fs.files import read_limited
 from bridle.base.secrets.redact import redact
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
-from bridle.cli.editor import editor_of, has_terminal, open_editor
+from bridle.cli.terminal_services import editor_of, has_terminal, open_editor
 from bridle.config.folders import folders
 from bridle.context.memory.memory_choice import MemoryRow
 from bridle.context.memory.memory_entry import MAX_DESCRIPTION, MAX_FILE_BYTES, BadMemory, Memory, read_memory

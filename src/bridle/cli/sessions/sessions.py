@@ -21,10 +21,8 @@ from bridle.base.ids import list_place
 from bridle.base.text.phrases import age, counted
 from bridle.base.text.terminal_text import escaped, visible, visible_line
 from bridle.cli.console import say, say_json, unwritten
-from bridle.cli.sessions.session_changes import change
-from bridle.cli.sessions.session_words import day, notes, short, title_words
-from bridle.cli.stdin import typed_line
-from bridle.cli.unlock import sessions_unlocked
+from bridle.cli.sessions.session_changes import change, day, notes, short, title_words
+from bridle.cli.stdin import sessions_unlocked, typed_line
 from bridle.clients.dotted_events import chain_lines, events_lines
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.render.progress_text import tree_lines

@@ -14,9 +14,8 @@ from bridle.app.records.session_undo import StoredUndo, stored_undo
 from bridle.app.user.stored_keys import session_store, store_to_look
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, tell
-from bridle.cli.sessions.session_words import short
-from bridle.cli.stdin import typed_line
-from bridle.cli.unlock import sessions_unlocked
+from bridle.cli.sessions.session_changes import short
+from bridle.cli.stdin import sessions_unlocked, typed_line
 from bridle.clients.interaction.questions.change_forms import conflict_words, undo_headline, undo_lines
 from bridle.clients.interaction.render.event_rows import Wording, undone_lines
 from bridle.protocol.errors import CommandRefused, UsageError

@@ -15,9 +15,9 @@ from bridle.app.user.setting_sections import TABLE
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, say_json, tell
-from bridle.cli.editor import editor_of, has_terminal, open_editor
 from bridle.cli.option_values import problem_data, settings_here, unwritable
 from bridle.cli.stdin import typed_line
+from bridle.cli.terminal_services import editor_of, has_terminal, open_editor
 from bridle.config.folders import Folders, folders
 from bridle.config.origins import settable
 from bridle.config.problems import Problem

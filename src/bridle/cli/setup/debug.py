@@ -18,7 +18,7 @@ from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say_json, tell, unwritten
 from bridle.cli.option_values import with_env_file
 from bridle.cli.run.run import going_on, session_wanted, with_log_options
-from bridle.cli.unlock import sessions_unlocked, unlocked
+from bridle.cli.stdin import sessions_unlocked, unlocked
 from bridle.config.folders import folders
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.messages import TextBlock

@@ -16,7 +16,7 @@ from bridle.app.service.serving import ListeningEngine, ListenOptions, check_lis
 from bridle.app.user.setting_sections import McpServerSettings, load
 from bridle.base.clock import SystemClock
 from bridle.cli.console import say, tell
-from bridle.cli.unlock import unlocked
+from bridle.cli.stdin import unlocked
 from bridle.config.folders import folders, home_of
 from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.control.engine_settings import EngineSettings

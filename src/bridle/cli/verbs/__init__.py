@@ -8,23 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridle.cli.verbs import (
-    account_verbs,
-    mcp_verbs,
-    policy_verbs,
-    run_verbs,
-    session_verbs,
-    setup_verbs,
-)
+from bridle.cli.verbs import access_verbs, mcp_verbs, session_verbs, setup_verbs
 from bridle.cli.verbs.rows import Verb
 
-TALK = run_verbs.TALK.name
+TALK = session_verbs.TALK.name
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
 
 VERBS: Mapping[str, Verb] = {
-    verb.name: verb
-    for rows in (run_verbs, session_verbs, account_verbs, policy_verbs, mcp_verbs, setup_verbs)
-    for verb in rows.VERBS
+    verb.name: verb for rows in (session_verbs, access_verbs, mcp_verbs, setup_verbs) for verb in rows.VERBS
 }
 """Every verb by name."""
 

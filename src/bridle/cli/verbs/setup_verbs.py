@@ -15,7 +15,7 @@ from bridle.cli.verbs.rows import (
     Verb,
     seconds,
 )
-from bridle.cli.verbs.run_verbs import PROMPT, SESSION_OPTIONS
+from bridle.cli.verbs.session_verbs import PROMPT, SESSION_OPTIONS
 
 _KEY = Argument("key", "KEY")
 _OWN = Option("--own", "in your config folder instead of the project")

@@ -28,11 +28,10 @@ from bridle.cli.option_values import with_env_file
 from bridle.cli.policy.trust import review_named, review_settings
 from bridle.cli.run.demo import run_demo
 from bridle.cli.run.run import engine_may_answer, going_on, session_wanted, tell, with_log_options
-from bridle.cli.sessions.session_words import expiry_notice
+from bridle.cli.sessions.session_changes import expiry_notice
 from bridle.cli.sessions.sessions import session_lines
-from bridle.cli.stdin import typed_line
-from bridle.cli.talk.terminal_services import StartMemory, terminal_services
-from bridle.cli.unlock import unlocked
+from bridle.cli.stdin import typed_line, unlocked
+from bridle.cli.terminal_services import StartMemory, terminal_services
 from bridle.clients.engine_address import EngineLink
 from bridle.clients.interaction.composer.picker import Picker
 from bridle.clients.interaction.render.start_info import StartInfo, folder_words, rules_line

@@ -14,8 +14,8 @@ from bridle._version import __version__
 from bridle.base.net.engine_place import EnginePlace
 from bridle.cli.console import say_raw, tell, tolerate_characters
 from bridle.cli.engine_attach import tell_link, terminal_look
-from bridle.cli.talk.talk import ATTACH
-from bridle.cli.talk.terminal_services import terminal_services
+from bridle.cli.run.talk import ATTACH
+from bridle.cli.terminal_services import terminal_services
 from bridle.clients.engine_address import engine_address, unix_address
 from bridle.clients.interaction.render.start_info import StartInfo
 from bridle.clients.line.client import talk

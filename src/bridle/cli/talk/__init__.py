@@ -1,1 +1,0 @@
-"""`bridle` at a terminal, and `bridle attach`."""
