@@ -16,7 +16,7 @@ from bridle.app.user.setting_sections import TABLE
 from bridle.app.user.stored_keys import store_to_look
 from bridle.base.ids import short_ids
 from bridle.cli.accounts.models import ModelDesk
-from bridle.cli.console import say
+from bridle.cli.console import say, say_lines
 from bridle.cli.help import topics
 from bridle.cli.mcp.mcp_servers import folder_servers
 from bridle.cli.option_values import settings_here
@@ -65,7 +65,7 @@ def completion(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.shell in _LIVE.values():
         # A shell reads the words again, so only those pass in which there is nothing to read.
         words = filter(_is_harmless, _live_words(parsed.shell, env))
-        return say("".join(f"{word}\n" for word in words))
+        return say_lines(words)
     found = list(levels())
     match parsed.shell:
         case "bash":

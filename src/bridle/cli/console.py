@@ -8,13 +8,18 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
 
 def say(text: str) -> int:
     """Writes text for people to stdout: a terminal obeys nothing in it. The exit code is that of `say_raw`."""
     return say_raw(safe(text))
+
+
+def say_lines(lines: Iterable[str]) -> int:
+    """Writes lines for people to stdout. A line feed within one is written out, so no line is forged."""
+    return say("".join(f"{safe_line(line)}\n" for line in lines))
 
 
 def say_json(value: object) -> int:
@@ -58,6 +63,26 @@ def safe(text: str) -> str:
     from bridle.base.text.terminal_text import visible
 
     return visible(text)
+
+
+def safe_line(text: str) -> str:
+    """The same on one line."""
+    return safe(text).replace("\n", "⟨LF⟩")
+
+
+def aligned(rows: Iterable[Sequence[str]], gap: str = "   ") -> list[str]:
+    """Rows as lines in columns, each but the last as wide as its longest cell."""
+    cells = [[safe_line(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    widths[-1:] = [0]
+    return (
+        [
+            gap.join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in cells
+        ]
+        if cells
+        else []
+    )
 
 
 def unwritten(problem: OSError) -> int:

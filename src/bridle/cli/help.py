@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from bridle._version import __version__
 from bridle.app.user.setting_sections import TABLE
 from bridle.base.text.spelling import meant_words
+from bridle.cli.console import aligned
 from bridle.cli.verbs import TALK, VERBS
 from bridle.cli.verbs.rows import HELP, Action, Option, Verb
 from bridle.clients.interaction.composer.keys import KEYS as KEY_LINES
@@ -198,8 +199,7 @@ def _listed(options: Iterable[Option]) -> list[tuple[str, str]]:
 
 
 def _columns(rows: Sequence[tuple[str, str]]) -> list[str]:
-    width = max(len(left) for left, _ in rows)
-    return [f"  {left:<{width}}  {right}" for left, right in rows]
+    return [f"  {line}" for line in aligned(rows, gap="  ")]
 
 
 def man_page(verbs: Mapping[str, Verb] = VERBS) -> str:

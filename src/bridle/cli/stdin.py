@@ -20,7 +20,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.fs.files import read_limited
 from bridle.base.secrets.redact import StreamRedactor
 from bridle.base.secrets.secret_shapes import kinds
-from bridle.cli.console import say, tell, unwritten
+from bridle.cli.console import aligned, say_lines, tell, unwritten
 from bridle.config.folders import folders
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.providers import DEMO
@@ -243,8 +243,7 @@ _READ_BYTES = 64 * 1024
 
 def redact_verb(parsed: argparse.Namespace, _env: Mapping[str, str]) -> int:
     if parsed.kinds:
-        width = max(map(len, kinds()))
-        return say("".join(f"{kind:<{width}}   {about}\n" for kind, about in kinds().items()))
+        return say_lines(aligned(kinds().items()))
     return _filter(sys.stdin.fileno())
 
 

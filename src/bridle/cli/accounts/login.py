@@ -19,7 +19,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.accounts.first_run import chosen_provider, listed_with, pasted_key, pick
 from bridle.cli.accounts.login_account import LoginDesk, sign_in
-from bridle.cli.console import say, say_json, tell, tolerate_characters
+from bridle.cli.console import aligned, say, say_json, say_lines, tell, tolerate_characters
 from bridle.cli.stdin import hidden_line, new_passphrase, typed_line
 from bridle.config.folders import Folders
 from bridle.config.settings_writer import set_value
@@ -55,12 +55,9 @@ def list_stored(desk: LoginDesk, *, as_json: bool) -> int:
         return say_json({"credentials": rows, "store": stored.back_end, "lock": kind})
     if not credentials:
         return say("Nothing is stored. Connect a provider: bridle login\n")
-    width = max(len(credential.provider) for credential in credentials)
-    lines = [
-        visible_line(f"{credential.provider:<{width}}   {_about(credential)}") for credential in credentials
-    ]
+    lines = aligned((credential.provider, _about(credential)) for credential in credentials)
     lock = "in the system keychain" if kind is None else lock_words(kind, key_path(desk.where))
-    return say("\n".join([*lines, "", f"{lock[0].upper()}{lock[1:]}. Keys are never shown."]) + "\n")
+    return say_lines([*lines, "", f"{lock[0].upper()}{lock[1:]}. Keys are never shown."])
 
 
 def _row(credential: Credential) -> dict[str, Any]:
@@ -112,10 +109,8 @@ async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) 
         return say_json({"credentials": rows}) or code
     if not rows:
         return say("Nothing is stored. Connect a provider: bridle login\n")
-    width = max(len(row["provider"]) for row in rows)
-    for row in rows:
-        text = f"{'ok' if row['ok'] else 'fail':<4}  {row['provider']:<{width}}  {row['text']}"
-        say(visible_line(text) + "\n")
+    marks = (("ok  " if row["ok"] else "fail", row["provider"], row["text"]) for row in rows)
+    say_lines(aligned(marks, gap="  "))
     return code
 
 

@@ -22,7 +22,7 @@ from bridle.base.fs.paths import has_secrets_file
 from bridle.base.process.processes import Processes
 from bridle.base.text.phrases import counted, window_words
 from bridle.base.text.terminal_text import visible, visible_line
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import aligned, say_json, say_lines, tell
 from bridle.cli.option_values import settings_here
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers
@@ -112,7 +112,7 @@ def models(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     wanted = _wanted(parsed.filter, desk)
     if parsed.keys:
         keys = [row for row in desk.key_rows() if wanted is None or wanted.provider in row.providers]
-        return say_json({"keys": keys}) if parsed.json else say(_key_lines(keys))
+        return say_json({"keys": keys}) if parsed.json else say_lines(_key_lines(keys))
     if wanted is None:
         return asyncio.run(_overview(desk, as_json=parsed.json, refresh=parsed.refresh))
     return asyncio.run(_listing(desk, wanted, as_json=parsed.json, refresh=parsed.refresh))
@@ -293,7 +293,7 @@ async def _overview(desk: ModelDesk, *, as_json: bool, refresh: bool) -> int:
         f"Default     {visible_line(_name(default) or desk.why_no_default())}",
         f"Its models  bridle models PROVIDER   asks that provider{quiet}",
     ]
-    return say("\n".join(lines) + "\n")
+    return say_lines(lines)
 
 
 async def _refresh(desk: ModelDesk) -> None:
@@ -323,7 +323,7 @@ def _known_rows(text: str, desk: ModelDesk) -> list[ModelRow]:
 
 
 def _say_rows(rows: Sequence[ModelRow]) -> int:
-    return say("\n".join(_model_lines(rows)) + "\n")
+    return say_lines(_model_lines(rows))
 
 
 async def _listing(desk: ModelDesk, wanted: _Wanted, *, as_json: bool, refresh: bool) -> int:
@@ -371,10 +371,8 @@ def _name(model: ModelChanged | None) -> str | None:
 
 
 def _provider_lines(rows: Sequence[ProviderRow]) -> list[str]:
-    width = max(len(row.name) for row in rows)
-    return [
-        f"{USABLE if row.usable else ' '} {visible_line(f'{row.name:<{width}}   {row.note}')}" for row in rows
-    ]
+    lines = aligned((row.name, row.note) for row in rows)
+    return [f"{USABLE if row.usable else ' '} {line}" for row, line in zip(rows, lines, strict=True)]
 
 
 def _model_lines(rows: Sequence[ModelRow]) -> list[str]:
@@ -420,11 +418,7 @@ def _price(info: ModelInfo) -> str:
     return f"${info.price_in:.4g} in, ${info.price_out:.4g} out per million tokens"
 
 
-def _key_lines(rows: Sequence[KeyRow]) -> str:
-    width = max((len(row.variable) for row in rows), default=0)
-    lines = [
-        f"{USABLE if row.present else ' '} "
-        + visible_line(f"{row.variable:<{width}}   {', '.join(row.providers)}")
-        for row in rows
-    ]
-    return "\n".join([*lines, f"{USABLE} there is something in it; keys are never shown"]) + "\n"
+def _key_lines(rows: Sequence[KeyRow]) -> list[str]:
+    lines = aligned((row.variable, ", ".join(row.providers)) for row in rows)
+    marked = [f"{USABLE if row.present else ' '} {line}" for row, line in zip(rows, lines, strict=True)]
+    return [*marked, f"{USABLE} there is something in it; keys are never shown"]

@@ -17,7 +17,7 @@ from bridle.base.ids import Ids, short_ids
 from bridle.base.process.escapees import recording_processes
 from bridle.base.process.peer_process import comes_from_a_call
 from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, say_json, say_raw, tell
+from bridle.cli.console import say, say_json, say_lines, say_raw, tell
 from bridle.cli.sessions.session_changes import minute
 from bridle.cli.sessions.sessions import COLUMNS
 from bridle.cli.stdin import sessions_unlocked
@@ -128,7 +128,7 @@ def _list(register: TokenFile, parsed: argparse.Namespace, clock: SystemClock) -
     rows = [("ID", "FOR", "MAY", "STATE", "SESSIONS")]
     rows += [_row(one, ids[one.claims.jti], sessions, clock.now_ms()) for one in issued]
     lines = (f"{own:<{widest}}  {who:<15}  {may:<10}  {state:<24}  {of}" for own, who, may, state, of in rows)
-    return say("".join(f"{cut(line, COLUMNS)}\n" for line in lines))
+    return say_lines(cut(line, COLUMNS) for line in lines)
 
 
 def _row(
@@ -187,7 +187,7 @@ def _audit(parsed: argparse.Namespace, env: Mapping[str, str], audit: ServiceAud
         return say_json({"entries": rows})
     if not rows:
         return say("Nothing was minted, revoked or refused.\n")
-    return say("".join(f"{_told(row)}\n" for row in rows))
+    return say_lines(_told(row) for row in rows)
 
 
 def _told(row: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from bridle.base.secrets.redact import redact
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
 from bridle.base.text.tool_names import unique_server_parts
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.mcp.mcp_servers import FolderServers, folder_servers
 from bridle.cli.option_values import unwritable
 from bridle.cli.stdin import hidden_line, secret_from, typed_line
@@ -112,7 +112,7 @@ def mcp_import(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.json:
         say_json(plan.servers)
     else:
-        say("\n".join(visible_line(line) for line in _lines(plan, user_file(here.where))) + "\n")
+        say_lines(_lines(plan, user_file(here.where)))
     if parsed.dry_run or not plan.added:
         return 0
     if not parsed.yes and not _is_agreed(plan):

@@ -24,7 +24,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.base.text.tool_names import unique_server_parts
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import aligned, say, say_json, say_lines, tell
 from bridle.clients.remote import RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import Folders, folders
 from bridle.config.origins import BadSetting
@@ -277,7 +277,7 @@ def mcp_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     here = folder_servers(parsed, env)
     if parsed.action == "show":
         row = here.row(parsed.name, env)
-        return say_json(row) if parsed.json else say("\n".join(_page(row)) + "\n")
+        return say_json(row) if parsed.json else say_lines(_page(row))
     if parsed.action == "logs":
         return _logs(here.row(parsed.name, env).name, parsed.lines, here.where)
     rows = list(here.rows(env))
@@ -285,7 +285,7 @@ def mcp_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         return say_json(rows)
     if not rows:
         return say("No MCP servers. How to name one: bridle help mcp\n")
-    return say("\n".join(_lines(rows)) + "\n")
+    return say_lines(_lines(rows))
 
 
 def folder_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderServers:
@@ -350,13 +350,10 @@ def _lines(rows: list[ServerRow]) -> Iterator[str]:
         )
         for row in rows
     ]
-    table = [heads, *(tuple(visible_line(cell) for cell in row) for row in cells)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(heads) - 1)]
-    for row in table:
-        yield "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)).rstrip()
+    yield from aligned([heads, *cells])
     for row in rows:
         if said := row.why if row.state == "wrong" else row.unpinned:
-            yield visible_line(f"{row.name}: {said}")
+            yield f"{row.name}: {said}"
 
 
 def _used(row: ServerRow) -> str:
@@ -382,7 +379,7 @@ def _page(row: ServerRow) -> Iterator[str]:
         "tools": "not known yet" if kept is None else f"{kept}, as kept: {', '.join(row.tools or ())}",
         "log": row.log,
     }
-    yield visible_line(row.name)
+    yield row.name
     for label, value in facts.items():
         if value:
-            yield f"  {label:<10}  {visible_line(value)}"
+            yield f"  {label:<10}  {value}"

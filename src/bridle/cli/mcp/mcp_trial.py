@@ -24,7 +24,7 @@ from bridle.base.process.peer_process import comes_from_a_call
 from bridle.base.process.processes import Processes
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.mcp.mcp_servers import FolderServers, ServerRow, folder_servers
 from bridle.cli.policy.sandbox_actions import SandboxContext
 from bridle.cli.policy.trust import review, typed_line
@@ -351,7 +351,7 @@ def _report(trial: Trial, *, as_json: bool) -> int:
     if as_json:
         return say_json(trial) or _code(trial)
     if trial.ok:
-        return say("\n".join(visible_line(line) for line in _lines(trial)) + "\n")
+        return say_lines(_lines(trial))
     if trial.needs_approval:
         log = f". Look at it and agree: bridle mcp approve {trial.name}"
     else:

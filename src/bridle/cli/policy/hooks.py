@@ -17,7 +17,7 @@ from bridle.base.fs.files import repository_root
 from bridle.base.process.processes import Processes
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import aligned, say, say_json, say_lines, tell
 from bridle.config.folders import folders, project_folder
 from bridle.protocol.errors import UsageError
 from bridle.safety.hooks.definitions import (
@@ -83,7 +83,7 @@ def hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         return say_json(rows)
     if not rows:
         return say("No hooks. How to write one: bridle help hooks\n")
-    return say("\n".join(_lines(rows)) + "\n")
+    return say_lines(_lines(rows))
 
 
 def folder_hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderHooks:
@@ -149,12 +149,7 @@ def _lines(rows: list[HookRow]) -> list[str]:
         )
         for row in rows
     ]
-    shown = [heads, *(tuple(visible_line(cell) for cell in row) for row in cells)]
-    widths = [max(len(row[column]) for row in shown) for column in range(len(heads) - 1)]
-    return [
-        "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)).rstrip()
-        for row in shown
-    ]
+    return aligned([heads, *cells])
 
 
 def _test(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -230,7 +225,7 @@ async def _try_all(trials: list[tuple[Hook, HookContext]], here: FolderHooks, en
                 )
                 lines, refused = _told(hook, context, ran)
             blocked = blocked or (refused and hook.event in GATING)
-            if code := say("\n".join(visible_line(line) for line in lines) + "\n"):
+            if code := say_lines(lines):
                 return code
     finally:
         await processes.close()

@@ -15,7 +15,7 @@ from bridle.app.queries.explain import Explained, FolderRules, Unexplainable, ex
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import aligned, say, say_json, say_lines, tell
 from bridle.cli.option_values import added_folders, settings_here
 from bridle.clients.interaction.render.start_info import MODE_WORDS
 from bridle.config.folders import folders
@@ -67,7 +67,7 @@ def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         }
         code = say_json(answer)
     else:
-        code = say("\n".join(_listed(here, grants, now_ms)) + "\n")
+        code = say_lines(_listed(here, grants, now_ms))
     if problem := here.saved.problem():
         data = {"path": here.saved.path, "problem": problem}
         tell(visible_line(sentence("GrantsUnreadable", data)))
@@ -92,10 +92,7 @@ def _listed(here: FolderRules, grants: Iterable[Grant], now_ms: int) -> Iterable
 
 
 def _columns(rows: Iterable[tuple[str, str, str]]) -> Iterable[str]:
-    listed = list(rows)
-    widths = [max((len(row[column]) for row in listed), default=0) for column in range(2)]
-    for first, second, third in listed:
-        yield f"{first:<{max(widths[0], _LABEL - 3)}}   {second:<{widths[1]}}   {third}".rstrip()
+    return aligned((f"{first:<{_LABEL - 3}}", second, third) for first, second, third in rows)
 
 
 def _origin(rule: Rule) -> str:
@@ -131,7 +128,7 @@ def _explain(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         raise UsageError(problem.message) from None
     if parsed.json:
         return say_json(found)
-    return say("\n".join(_told(found)) + "\n")
+    return say_lines(_told(found))
 
 
 def _explain_lines(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -231,7 +228,7 @@ def _revoke(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     for grant in chosen:
         here.saved.revoke(root, grant.grant_id)
     lines = [f"Taken back: {_words(grant)}" for grant in chosen] or ["There was nothing to take back."]
-    return say("\n".join(lines) + "\n")
+    return say_lines(lines)
 
 
 def _promote(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:

@@ -21,7 +21,7 @@ from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import session_settings
 from bridle.base.process.processes import CannotStart, Processes
 from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, say_json, tell, unwritten
+from bridle.cli.console import say_json, say_lines, tell, unwritten
 from bridle.cli.option_values import added_folders
 from bridle.cli.policy.sandbox_actions import SandboxContext, give_back, probe, version_of, why_not
 from bridle.clients.interaction.render.start_info import CONFINED_WORDS
@@ -252,7 +252,7 @@ def _show(parsed: argparse.Namespace, here: SandboxContext) -> int:
     if parsed.json:
         return say_json(_data(here, chosen, version))
     lines = [*_lines(here, chosen, version, tiers), "", _next(chosen)]
-    return say("\n".join(visible_line(line) for line in lines) + "\n")
+    return say_lines(lines)
 
 
 async def _found(state: str) -> tuple[ChosenAdapter, str]:

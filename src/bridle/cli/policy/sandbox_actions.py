@@ -18,7 +18,7 @@ from bridle.base.fs.paths import session_folders
 from bridle.base.git.git_config import MAX_CONFIG_BYTES, unproven_settings
 from bridle.base.process.processes import CannotStart, Processes
 from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.policy.trust import typed_line
 from bridle.config.folders import Folders, home_of
 from bridle.engine.ports import SpawnPolicy
@@ -116,7 +116,7 @@ def give_back(paths: Sequence[str], cwd: str) -> int:
 
 def _give_back(aside: str, place: str, cwd: str) -> None:
     seen = _state(aside)
-    say("".join(f"{visible_line(line)}\n" for line in _shown(aside)))
+    say_lines(_shown(aside))
     try:
         answer = typed_line(f"Restore it as {visible_line(os.path.relpath(place, cwd))}? [y/N] ")
     except EOFError:

@@ -23,7 +23,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.fs.files import repository_root, write_atomic
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, say_json, tell, terminal_columns
+from bridle.cli.console import say, say_json, say_lines, tell, terminal_columns
 from bridle.clients.interaction.cells import wrapped
 from bridle.clients.interaction.questions.trust_form import trust_lines, trust_words
 from bridle.config.folders import folders
@@ -283,7 +283,7 @@ def _list(
     if lock.foreign:
         tell(f"{path} is no lock file of this version; nothing in it counts")
     lines = [f"{a:<8} {b:<13} {visible_line(c):<32} {d:<10} {e}" for a, b, c, d, e in rows]
-    return say("\n".join(lines or ["Nothing here wants trust."]) + "\n")
+    return say_lines(lines or ["Nothing here wants trust."])
 
 
 def _verify(parsed: argparse.Namespace, approvals: Approvals, cwd: str, env: Mapping[str, str]) -> int:
@@ -303,7 +303,7 @@ def _verify(parsed: argparse.Namespace, approvals: Approvals, cwd: str, env: Map
     if not drifted:
         return say("Everything this project wants is trusted.\n")
     lines = [f"{state:<8} {visible_line(path)}" for state, path in drifted]
-    return say("\n".join(lines) + "\n") or EXIT_DRIFT
+    return say_lines(lines) or EXIT_DRIFT
 
 
 def _diff(item: TrustItem, approvals: Approvals) -> int:
@@ -342,7 +342,7 @@ def _revoke(what: str, approvals: Approvals, pins: PinStore, cwd: str) -> int:
         f"revoked  {'mcp_server':<13} {visible_line(_pin_name(one)):<32} {place[:12]}"
         for place, one in unpinned
     ]
-    return say("\n".join(lines) + "\n")
+    return say_lines(lines)
 
 
 def _named(items: Sequence[TrustItem], path: str, cwd: str) -> TrustItem:

@@ -22,7 +22,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.fs.files import real_folder
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.accounts.first_run import DEMO_MODEL, choose_model
-from bridle.cli.console import say, tolerate_characters
+from bridle.cli.console import say, say_lines, tolerate_characters
 from bridle.cli.engine_attach import connect_to_engine, terminal_look, why_in_process, why_untold
 from bridle.cli.option_values import with_env_file
 from bridle.cli.policy.trust import review_named, review_settings
@@ -276,5 +276,5 @@ def _print_sessions(env: Mapping[str, str]) -> int:
         store.close()
     if not lines:
         raise CommandRefused("NoSessionHere", cwd=_folder(".", env))
-    say("\n".join(lines) + "\n")
+    say_lines(lines)
     raise UsageError("Which one? bridle -r ID")

@@ -16,7 +16,7 @@ from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, say_json
+from bridle.cli.console import say, say_json, say_lines
 from bridle.cli.option_values import settings_here
 from bridle.cli.stdin import sessions_unlocked
 from bridle.clients.interaction.render.usage import LOCAL, short_number
@@ -48,7 +48,7 @@ def cost(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     span = "in this session" if parsed.session else _span(parsed.since)
     if not found.rows:
         return say(f"{NOTHING} {span}.\n")
-    return say("\n".join(_lines(found, parsed.by, span)) + "\n")
+    return say_lines(_lines(found, parsed.by, span))
 
 
 def _lines(found: CostSum, by: str, span: str) -> list[str]:

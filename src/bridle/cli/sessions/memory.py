@@ -14,7 +14,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.fs.files import read_limited
 from bridle.base.secrets.redact import redact
 from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import aligned, say, say_json, say_lines, tell
 from bridle.cli.terminal_services import editor_of, has_terminal, open_editor
 from bridle.config.folders import folders
 from bridle.context.memory.memory_choice import MemoryRow
@@ -77,9 +77,7 @@ def _list(files: MemoryFiles, *, as_json: bool) -> int:
         return say_json([_listing(files, row) for row in rows])
     if not rows:
         return say("Nothing is remembered yet. How to: bridle help memory\n")
-    width = max(len(row.key) for row in rows)
-    lines = [f"{row.key:<{width}}   {_about(row)}" for row in rows]
-    return say("\n".join(visible_line(line) for line in lines) + "\n")
+    return say_lines(aligned((row.key, _about(row)) for row in rows))
 
 
 def _about(row: MemoryRow) -> str:

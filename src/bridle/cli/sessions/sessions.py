@@ -20,7 +20,7 @@ from bridle.base.fs.files import write_atomic
 from bridle.base.ids import list_place
 from bridle.base.text.phrases import age, counted
 from bridle.base.text.terminal_text import escaped, visible, visible_line
-from bridle.cli.console import say, say_json, unwritten
+from bridle.cli.console import say, say_json, say_lines, unwritten
 from bridle.cli.sessions.session_changes import change, day, notes, short, title_words
 from bridle.cli.stdin import sessions_unlocked, typed_line
 from bridle.clients.dotted_events import chain_lines, events_lines
@@ -236,7 +236,7 @@ def _list(store: SessionStore, parsed: argparse.Namespace) -> int:
         return say_json([_with_place(row) for row in rows])
     lines = session_lines(store, cwd, after=parsed.after, limit=parsed.limit or PAGE)
     if lines:
-        return say("\n".join(lines) + "\n")
+        return say_lines(lines)
     if parsed.after:
         return say("No more sessions.\n")
     where, elsewhere = ("", "") if parsed.all else (" here", "   Elsewhere: bridle sessions list --all")
@@ -311,7 +311,7 @@ def _show_tree(store: SessionStore, text: str, *, as_json: bool) -> int:
         return say_json({"session": row, "agents": list(tree.entries.values())})
     lines = tree_lines(tree, ids=True) or ["No agent was sent in this session."]
     title = visible_line(row.title or "")
-    return say("\n".join((f"{row.id}   {title}".rstrip(), *lines)) + "\n")
+    return say_lines((f"{row.id}   {title}".rstrip(), *lines))
 
 
 def _with_profile(profile: str) -> str:
@@ -392,7 +392,7 @@ def repair_store(store: SessionStore, parsed: argparse.Namespace) -> int:
         lines.append("Nothing was changed. Save what is whole: bridle sessions repair")
     elif report.without_tip:
         lines.append("They are taken as they are from now on.")
-    return say("".join(f"{line}\n" for line in lines)) or code
+    return say_lines(lines) or code
 
 
 def rekey(store: SessionStore) -> int:

@@ -13,7 +13,7 @@ from contextlib import closing
 from bridle.app.records.session_undo import StoredUndo, stored_undo
 from bridle.app.user.stored_keys import session_store, store_to_look
 from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, tell
+from bridle.cli.console import say, say_lines, tell
 from bridle.cli.sessions.session_changes import short
 from bridle.cli.stdin import sessions_unlocked, typed_line
 from bridle.clients.interaction.questions.change_forms import conflict_words, undo_headline, undo_lines
@@ -73,7 +73,7 @@ def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Names
     work = stored.work
     shown = asyncio.run(shown_before(work, plan, what, now_ms=_now_ms()))
     lines = undo_lines(shown)
-    failed = say("\n".join((undo_headline(shown), *lines)) + "\n")
+    failed = say_lines((undo_headline(shown), *lines))
     if parsed.dry_run:
         return failed or say("Nothing was changed (--dry-run).\n")
     if not plan.does_something:
@@ -96,7 +96,7 @@ def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Names
     stored.journal.emit(told)
     stored.journal.emit(applied)
     lines = undone_lines(applied, Wording(undo="bridle undo", redo=redo))
-    return failed or say("\n".join(lines) + "\n")
+    return failed or say_lines(lines)
 
 
 def _agreed(stored: StoredUndo, plan: Plan) -> bool:

@@ -22,7 +22,7 @@ from bridle.app.user.settings import agent_settings, is_acked
 from bridle.base.fs.files import write_new
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible, visible_line
-from bridle.cli.console import say, say_json, tell, terminal_columns
+from bridle.cli.console import aligned, say, say_json, say_lines, tell, terminal_columns
 from bridle.cli.policy.trust import stored_approvals
 from bridle.cli.setup.doctor_parts import at_home
 from bridle.clients.interaction.cells import width_of, wrapped
@@ -132,7 +132,7 @@ def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     for problem in listed.problems:
         tell(visible_line(problem))
     rows = [*_rows([one for one in listed.agents if not one.hidden]), *_chosen_words(chosen)]
-    return say("\n".join(rows) + "\n")
+    return say_lines(rows)
 
 
 def _chosen_words(chosen: ChosenAgent) -> Iterator[str]:
@@ -144,15 +144,12 @@ def _chosen_words(chosen: ChosenAgent) -> Iterator[str]:
 def _rows(entries: Iterable[AgentEntry]) -> Iterator[str]:
     heads = ("agent", "mode", "provider", "cost", "source", "what it is for")
     rows = [heads, *map(_cells, entries)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads) - 1)]
-    lines = [
-        "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)) for row in rows
-    ]
+    lines = aligned(rows)
     columns = terminal_columns()
     if columns <= 0 or max(map(width_of, lines)) <= columns:
-        yield from (line.rstrip() for line in lines)
+        yield from lines
         return
-    indent = " " * (widths[0] + 3)
+    indent = " " * (max(len(row[0]) for row in rows) + 3)
     for name, *facts, about in rows[1:]:
         yield from wrapped(f"{name:<{len(indent)}}{about}", columns, indent=indent)
         known = (fact for fact in facts if fact not in ("", _SESSION_PROVIDER))

@@ -14,7 +14,7 @@ from bridle.app.sources.settings_use import all_problems
 from bridle.app.user.setting_sections import TABLE
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible, visible_line
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.option_values import problem_data, settings_here, unwritable
 from bridle.cli.stdin import typed_line
 from bridle.cli.terminal_services import editor_of, has_terminal, open_editor
@@ -71,7 +71,7 @@ def _show(tiers: Tiers, *, origin: bool, as_json: bool) -> int:
         answer = {"settings": listed, "problems": [problem_data(problem) for problem in problems]}
         code = say_json(answer)
     else:
-        code = say("\n".join(show(tiers, origin=origin)) + "\n")
+        code = say_lines(show(tiers, origin=origin))
         for problem in problems:
             tell(visible_line(problem.text))
     return code or _exit_code(problems)
@@ -90,7 +90,7 @@ def _validate(tiers: Tiers, where: Folders, *, as_json: bool) -> int:
     else:
         read = ", ".join(visible_line(source.path) for source in tiers.sources if source.path)
         lines.append(f"Nothing is wrong. Read: {read or 'no settings file, there is none'}")
-    return say("\n".join(lines) + "\n") or _exit_code(problems)
+    return say_lines(lines) or _exit_code(problems)
 
 
 def _exit_code(problems: list[Problem]) -> int:
@@ -156,7 +156,7 @@ def _report(change: SettingChange, sentence: str, parsed: argparse.Namespace, en
     if origin is not None and origin.path != change.path:
         value = shown_value(tiers, change.key)
         lines.append(f"Here it is {value}, from {visible_line(origin.shown)}.")
-    return say("\n".join(lines) + "\n")
+    return say_lines(lines)
 
 
 def _edit(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> int:

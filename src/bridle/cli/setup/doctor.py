@@ -28,7 +28,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.accounts.login import credentials_row, log_lock_row
 from bridle.cli.accounts.models import ModelDesk, keys_here
-from bridle.cli.console import say, say_json
+from bridle.cli.console import aligned, say_json, say_lines
 from bridle.cli.option_values import settings_here
 from bridle.cli.policy.sandbox import sandbox_row
 from bridle.cli.setup.doctor_parts import (
@@ -80,11 +80,10 @@ def doctor(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             "paths": paths,
         }
         return say_json(answer) or code
-    width = max(len(row.part) for row in rows)
-    lines = [f"{row.status:<4}  {row.part:<{width}}  {row.text}" for row in rows]
+    lines = aligned(((f"{row.status:<4}", row.part, row.text) for row in rows), gap="  ")
     summary = f"{counted(failures, 'problem')}, {counted(warnings, 'warning')}."
     lines += ["", "   ".join((summary, *_path_words(found)))]
-    return say("\n".join(lines) + "\n") or code
+    return say_lines(lines) or code
 
 
 def _settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:

@@ -18,7 +18,7 @@ from bridle.base.process.processes import CannotStart, CompletedProgram, Process
 from bridle.base.text.phrases import counted
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible, visible_line
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.option_values import settings_here
 from bridle.cli.policy.trust import review_lines, typed_line
 from bridle.cli.setup.plugin_template import new_plugin
@@ -103,7 +103,7 @@ def _list(parsed: argparse.Namespace, where: Folders, env: Mapping[str, str]) ->
         tell(visible(failure.message))
     if not rows:
         return say("No plugins and no bundles. How to get some: bridle help plugins\n") or code
-    return say("\n".join(line for row in rows for line in _lines(row, why=parsed.why)) + "\n") or code
+    return say_lines(line for row in rows for line in _lines(row, why=parsed.why)) or code
 
 
 def _plugin_rows(tiers: Tiers) -> tuple[list[PluginRow], BridleError | None]:
@@ -355,7 +355,7 @@ async def _brought(origin: BundleOrigin, incoming: str, env: Mapping[str, str]) 
 def _agreed(contents: BundleContents, source: str, commit: str, before: BundleRecord | None) -> bool:
     """A person's yes, after everything was shown. Nobody else can give it."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        say("\n".join((f"Bundle {contents.name} would add:", *screen_lines(contents, source, commit))) + "\n")
+        say_lines((f"Bundle {contents.name} would add:", *screen_lines(contents, source, commit)))
         raise CommandRefused("BundleNeedsPerson", name=contents.name, digest=contents.digest)
     change = "has changed since you agreed to it" if before is not None else "is new to you"
     title = f"Bundle {contents.name} {contents.version}".rstrip() + f" {change}. It would add:"

@@ -18,7 +18,7 @@ from bridle.base.fs.files import private_folder, write_atomic
 from bridle.base.text.phrases import counted
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, say_json
+from bridle.cli.console import aligned, say, say_json, say_lines
 from bridle.cli.option_values import problem_data, unwritable
 from bridle.config.folders import Folders, folders, project_folder
 from bridle.config.problems import Problem, shown, written
@@ -101,20 +101,16 @@ def profiles(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 def _list(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str, str]) -> int:
     in_force = load(where=where, cwd=cwd, env=env).get("profile") or ""
     entries = profile_entries(where, cwd=cwd, in_force=in_force)
-    return say_json(entries) if parsed.json else say("\n".join(_lines(entries)) + "\n")
+    return say_json(entries) if parsed.json else say_lines(_lines(entries))
 
 
-def _lines(entries: list[ProfileEntry]) -> Iterator[str]:
-    names = [visible_line(entry.name) for entry in entries]
-    width = max(map(len, names))
-    for name, row in zip(names, entries, strict=True):
-        mark = "*" if row.in_force else " "
-        about = (
-            row.about
-            if row.trusted
-            else f"waits for your trust: bridle trust ack {_path_in_project(row.name)}"
-        )
-        yield f"{mark} {name:<{width}}  {row.scope:<7}  {visible_line(about)}".rstrip()
+def _lines(entries: list[ProfileEntry]) -> list[str]:
+    rows: list[tuple[str, str, str]] = []
+    for row in entries:
+        untrusted = f"waits for your trust: bridle trust ack {_path_in_project(row.name)}"
+        about = row.about if row.trusted else untrusted
+        rows.append((f"{'*' if row.in_force else ' '} {row.name}", f"{row.scope:<7}", about))
+    return aligned(rows, gap="  ")
 
 
 def _path_in_project(name: str) -> str:
@@ -137,7 +133,7 @@ def _show(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str
         skills=_skills(tiers, where, cwd, env),
         problems=tuple(problem.text for problem in _problems(file, tiers)),
     )
-    return say_json(page) if parsed.json else say("\n".join(_page(page)) + "\n")
+    return say_json(page) if parsed.json else say_lines(_page(page))
 
 
 def _skills(tiers: Tiers, where: Folders, cwd: str, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -147,16 +143,16 @@ def _skills(tiers: Tiers, where: Folders, cwd: str, env: Mapping[str, str]) -> t
 
 
 def _page(page: ProfilePage) -> Iterator[str]:
-    yield visible_line(f"{page.name}  {page.about}").rstrip()
-    yield f"  file     {visible_line(page.path)}"
+    yield f"{page.name}  {page.about}".rstrip()
+    yield f"  file     {page.path}"
     yield f"  scope    {page.scope}{'' if page.trusted else ', not trusted yet: it counts for nothing'}"
     for key, value in page.settings.items():
-        yield f"  {visible_line(key)} = {visible_line(written(value))}"
+        yield f"  {key} = {written(value)}"
     if not page.settings:
         yield "  It sets nothing."
     yield f"  skills   {', '.join(page.skills) or 'none'}"
     for problem in page.problems:
-        yield f"  {visible_line(problem)}"
+        yield f"  {problem}"
 
 
 def _check(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str, str]) -> int:
@@ -168,9 +164,9 @@ def _check(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[st
     errors = [problem for problem in found if problem.severity == "error"]
     if parsed.json:
         return say_json([problem_data(problem) for problem in found]) or (EXIT_INVALID if errors else 0)
-    lines = [f"{problem.severity}: {visible_line(problem.text)}" for problem in found]
+    lines = [f"{problem.severity}: {problem.text}" for problem in found]
     end = f"{counted(len(files), 'profile')}, {counted(len(found), 'problem')}."
-    return say("\n".join((*lines, end)) + "\n") or (EXIT_INVALID if errors else 0)
+    return say_lines((*lines, end)) or (EXIT_INVALID if errors else 0)
 
 
 def _alone(file: ProfileFile, where: Folders, cwd: str, env: Mapping[str, str]) -> Tiers:

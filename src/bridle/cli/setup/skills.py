@@ -14,7 +14,7 @@ from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import is_acked, skill_settings
 from bridle.base.fs.files import read_limited, write_new
 from bridle.base.text.terminal_text import visible, visible_line
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.policy.trust import stored_approvals
 from bridle.cli.setup.doctor_parts import at_home
 from bridle.config.folders import PROJECT_FOLDER, folders, project_folder
@@ -80,7 +80,7 @@ def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         return say_json(found)
     for problem in found.problems:
         tell(visible_line(problem))
-    return say("\n".join(skill_lines(found.skills)) + "\n")
+    return say_lines(skill_lines(found.skills))
 
 
 def _show(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:

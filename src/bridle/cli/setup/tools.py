@@ -12,8 +12,7 @@ import msgspec
 from bridle.app.features.tool_module_source import counting_modules, find_modules
 from bridle.app.sources.plugins import within_packs
 from bridle.base.process.installation import is_map_installed
-from bridle.base.text.terminal_text import visible_line
-from bridle.cli.console import say, say_json
+from bridle.cli.console import aligned, say_json, say_lines
 from bridle.cli.option_values import settings_here
 from bridle.cli.policy.trust import stored_approvals
 from bridle.config.folders import folders
@@ -53,7 +52,7 @@ def tools(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     listed += _of_modules(tiers, env)
     if parsed.json:
         return say_json(listed)
-    return say("\n".join(_lines(listed)) + "\n")
+    return say_lines(_lines(listed))
 
 
 def _map(tiers: Tiers | None) -> Iterator[Tool]:
@@ -120,12 +119,7 @@ def _lines(rows: list[ToolRow]) -> list[str]:
         (row.name, row.risk, row.concurrency.replace("_", "-"), row.side_effect, row.source, row.about)
         for row in rows
     ]
-    shown = [heads, *(tuple(visible_line(cell) for cell in row) for row in cells)]
-    widths = [max(len(row[column]) for row in shown) for column in range(len(heads) - 1)]
-    return [
-        "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)).rstrip()
-        for row in shown
-    ]
+    return aligned([heads, *cells])
 
 
 def _nothing(_event: DurableEvent) -> None:
