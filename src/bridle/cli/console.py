@@ -17,6 +17,11 @@ def say(text: str) -> int:
     return say_raw(safe(text))
 
 
+def say_line(line: str) -> int:
+    """Writes one line for people to stdout; see `say`."""
+    return say(f"{line}\n")
+
+
 def say_lines(lines: Iterable[str]) -> int:
     """Writes lines for people to stdout. A line feed within one is written out, so no line is forged."""
     return say("".join(f"{safe_line(line)}\n" for line in lines))

@@ -12,7 +12,7 @@ import msgspec
 from bridle.app.user.setting_sections import load
 from bridle.base.fs.files import read_limited
 from bridle.base.text.terminal_text import visible_line
-from bridle.config.folders import folders
+from bridle.config.folders import folders, home_of
 from bridle.config.problems import Problem
 from bridle.config.tiers import Tiers
 from bridle.credentials.project_secrets import MAX_BYTES, Unusable, parse
@@ -44,16 +44,29 @@ def with_env_file(env: Mapping[str, str], path: str | None) -> Mapping[str, str]
     raise UsageError(f"--env-file {visible_line(path)} cannot be used: {why}")
 
 
-def settings_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
-    """Return the settings of this folder with the options of the command line, unchecked."""
+def settings_here(
+    parsed: argparse.Namespace, env: Mapping[str, str], *, cwd: str | None = None, **more: Any
+) -> Tiers:
+    """Return the settings of this folder, or of `cwd`, with the options of the command line, unchecked."""
     return load(
         where=folders(env),
-        cwd=os.getcwd(),
+        cwd=cwd or os.getcwd(),
         env=env,
         config_file=getattr(parsed, "config", None),
         profile=getattr(parsed, "profile", None),
         sets=getattr(parsed, "set", ()),
+        **more,
     )
+
+
+def has_any_content(_file: object) -> bool:
+    """For settings as they are written, approved or not."""
+    return True
+
+
+def user_settings(env: Mapping[str, str]) -> Tiers:
+    """Return the user's own settings, as they apply in every folder. Raises `BadConfig`."""
+    return load(where=folders(env), cwd=home_of(env), env=env).checked()
 
 
 def problem_data(problem: Problem) -> dict[str, Any]:

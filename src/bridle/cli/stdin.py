@@ -18,12 +18,15 @@ import msgspec
 from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import read_limited
+from bridle.base.process.escapees import recording_processes
+from bridle.base.process.peer_process import comes_from_a_call
 from bridle.base.secrets.redact import StreamRedactor
 from bridle.base.secrets.secret_shapes import kinds
 from bridle.cli.console import aligned, say_lines, tell, unwritten
-from bridle.config.folders import folders
-from bridle.protocol.errors import BridleError, UsageError
+from bridle.config.folders import Folders, folders
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.providers import DEMO
+from bridle.sandbox.session_border import records_of
 
 PROMPT_BYTES = 2 * 1024 * 1024
 FIRST_BYTE_S = 3.0
@@ -64,6 +67,26 @@ def typed_line(prompt: str) -> str:
     if not line:
         raise EOFError
     return line.rstrip("\n")
+
+
+def typed_answer(prompt: str) -> str:
+    """A short answer that a person types, in small letters; empty where they leave instead."""
+    try:
+        return typed_line(prompt).strip().lower()
+    except EOFError:
+        print()
+        return ""
+
+
+def is_agreed(prompt: str) -> bool:
+    """Whether a person answers with yes."""
+    return typed_answer(prompt) in ("y", "yes")
+
+
+def refuse_tool_calls(where: Folders) -> None:
+    """Raise `NotAClient` in a process that a tool, a hook or a server started: a terminal is no proof of a person."""
+    if comes_from_a_call(os.getpid(), recording_processes(records_of(where))):
+        raise CommandRefused("NotAClient")
 
 
 def _checked(prompt: str) -> str:

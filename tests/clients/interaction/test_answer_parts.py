@@ -10,9 +10,8 @@ from bridle.clients.interaction.cells import width_of
 from bridle.clients.interaction.render.answer_spans import (
     AnswerSpans,
     address_of,
-    coloured_lines,
-    language_of,
 )
+from bridle.clients.interaction.render.edit_rows import coloured_lines, language_of
 from tables import table
 
 CELLS = st.text(st.sampled_from("ab `*|\\[](é漢h:"), max_size=30)

@@ -25,8 +25,6 @@ from bridle.providers.model_directory import Models
 from bridle.providers.model_listing import ModelInfo
 from bridle.providers.remote import RemoteModel
 
-"""Shows a prompt and returns the line that was typed; raises EOFError when there will be none."""
-
 
 class Connectable(Protocol):
     """A provider that a key is for, as a list shows it."""
@@ -89,15 +87,13 @@ async def listed_with(models: Models, endpoint: Endpoint, credential: Credential
 
 
 DEMO_MODEL = ModelEntry(model=DEMO, local=True)
-PASTE = "paste"
-LEAVE = None
 SHOWN_MODELS = 20
 _INDENT = " " * 6
 SMALL_CONTEXT = 16 * 1024
 
 Ask = Callable[[str], str]
 """Shows a prompt and returns the line that was typed; raises EOFError when there will be none."""
-Say = Callable[[str], None]
+Say = Callable[[str], object]
 
 
 async def choose_model(
@@ -143,7 +139,7 @@ class _FirstChoice:
             self._say(f"  {number}  {name:<24} {detail}")
         self._say("")
         choice = _option(len(options), self._ask, self._say)
-        return LEAVE if choice is None else await self._chosen(options[choice - 1][0], servers)
+        return None if choice is None else await self._chosen(options[choice - 1][0], servers)
 
     async def _chosen(self, choice: str, servers: Sequence[ProviderEntry]) -> ModelEntry | None:
         kind, _, name = choice.partition(":")
@@ -157,7 +153,7 @@ class _FirstChoice:
                 return await self._pasted()
             case "local-howto":
                 self._say("Start one of them (for instance: ollama serve), then start bridle again.")
-                return LEAVE
+                return None
             case _:
                 return DEMO_MODEL
 
@@ -173,7 +169,7 @@ class _FirstChoice:
             )
         except BridleError as failure:
             self._say(visible(failure.message))
-            return LEAVE
+            return None
         return await self._picked(provider, listed.models)
 
     async def _pasted(self) -> ModelEntry | None:
@@ -181,14 +177,14 @@ class _FirstChoice:
         found = await self._connection.ask(ListProviders(which="connectable", create=self._create))
         name = chosen_provider(found.providers, {}, self._ask, self._say)
         if name is None:
-            return LEAVE
+            return None
         try:
             key = pasted_secret()
             await self._connection.send(ConnectProvider(provider=name, key=key, create=self._create))
         except BridleError as failure:
             self._say(visible(failure.message))
             self._say("Nothing was stored.")
-            return LEAVE
+            return None
         self._say("Stored.")
         return await self._listed(name)
 
@@ -228,7 +224,7 @@ def _options(servers: Sequence[ProviderEntry], keyed: Sequence[ProviderEntry]) -
         (f"key:{one.name}", f"Use {one.title or one.name}", f"its key is in {one.key_from}") for one in keyed
     ]
     if not keyed:
-        options.append((PASTE, "Paste an API key", "stored encrypted on this machine"))
+        options.append(("paste", "Paste an API key", "stored encrypted on this machine"))
     if not servers:
         options.append(
             ("local-howto", "Use a local server", "Ollama, LM Studio, llama.cpp, vLLM (none found running)")
@@ -244,7 +240,7 @@ def pick(provider: str, listed: Sequence[ModelEntry], ask: Ask, say: Say) -> Mod
     models = sorted(listed, key=lambda model: not model.can_chat)
     if not models or not models[0].can_chat:
         say(f"{provider} lists no model that can chat.")
-        return LEAVE
+        return None
     say("")
     shown = models[:SHOWN_MODELS]
     width = min(max(len(_name(model)) for model in shown), 40)
@@ -256,7 +252,7 @@ def pick(provider: str, listed: Sequence[ModelEntry], ask: Ask, say: Say) -> Mod
     while True:
         typed = ask("Use which? [1] › ").strip()
         if typed.lower() in ("q", "quit"):
-            return LEAVE
+            return None
         number = _number(typed, 1, len(models))
         named = ModelEntry(model=f"{provider}:{typed}", local=models[0].local)
         chosen = named if number is None else models[number - 1]

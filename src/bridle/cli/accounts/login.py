@@ -19,7 +19,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.accounts.first_run import chosen_provider, listed_with, pasted_key, pick
 from bridle.cli.accounts.login_account import LoginDesk, sign_in
-from bridle.cli.console import aligned, say, say_json, say_lines, tell, tolerate_characters
+from bridle.cli.console import aligned, say, say_json, say_line, say_lines, tell, tolerate_characters
 from bridle.cli.stdin import hidden_line, new_passphrase, typed_line
 from bridle.config.folders import Folders
 from bridle.config.settings_writer import set_value
@@ -356,7 +356,7 @@ def _stored(desk: LoginDesk, endpoint: Endpoint, listed: Sequence[ModelInfo]) ->
     say("Stored.\n")
     try:
         entries = tuple(listed_entries(desk.models, endpoint.name, listed))
-        model = pick(endpoint.name, entries, typed_line, _say_line)
+        model = pick(endpoint.name, entries, typed_line, say_line)
     except EOFError:
         model = None
     if model is None:
@@ -369,13 +369,9 @@ def _chosen(desk: LoginDesk) -> str:
     if not desk.is_terminal:
         raise UsageError("Which provider? bridle login PROVIDER; bridle models lists them")
     try:
-        chosen = chosen_provider(connectable(desk.models), desk.env, typed_line, _say_line)
+        chosen = chosen_provider(connectable(desk.models), desk.env, typed_line, say_line)
     except EOFError:
         chosen = None
     if chosen is None:
         raise UsageError("No provider was chosen; nothing was stored")
     return chosen
-
-
-def _say_line(line: str) -> None:
-    say(f"{line}\n")

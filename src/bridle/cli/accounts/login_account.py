@@ -83,6 +83,14 @@ class LoginDesk:
         variables = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
         return os.uname().sysname == "Darwin" or any(self.env.get(name) for name in variables)
 
+    def show_page(self, place: str, address: str, *, opens: bool, can_paste: bool) -> None:
+        """Print the address to sign in at, and open it in a browser where one can be shown."""
+        say(f"To sign in at {place}, open this page:\n\n  {visible(address)}\n\n")
+        if self.has_display and opens:
+            _open_in_browser(address, self.env)
+        hint = " On another machine? Paste the address it ends at." if can_paste else ""
+        say(f"Waiting for the browser, 5 minutes at most.{hint}\n")
+
 
 SHOWN_TO_BROWSERS = (
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY",
@@ -108,11 +116,7 @@ async def sign_in(
     can_paste = sys.stdin.isatty()
 
     def show(address: str) -> None:
-        say(f"To sign in at {visible_line(endpoint.name)}, open this page:\n\n  {visible(address)}\n\n")
-        if desk.has_display and not parsed.no_open:
-            open_in_browser(address, desk.env)
-        hint = " On another machine? Paste the address it ends at." if can_paste else ""
-        say(f"Waiting for the browser, 5 minutes at most.{hint}\n")
+        desk.show_page(visible_line(endpoint.name), address, opens=not parsed.no_open, can_paste=can_paste)
 
     return await sign_in_by_browser(
         client,
@@ -144,7 +148,7 @@ def _show_code(provider: str, code: DeviceCode) -> None:
     say(f"Waiting, {minutes} minutes at most. Ctrl-C stops.\n")
 
 
-def open_in_browser(address: str, env: Mapping[str, str]) -> None:
+def _open_in_browser(address: str, env: Mapping[str, str]) -> None:
     """Tries to; the address has been printed for when it does not work."""
     program = env.get("BROWSER", "").partition(":")[0] or (
         "open" if os.uname().sysname == "Darwin" else "xdg-open"

@@ -14,13 +14,11 @@ import msgspec
 from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.ids import Ids, short_ids
-from bridle.base.process.escapees import recording_processes
-from bridle.base.process.peer_process import comes_from_a_call
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, say_lines, say_raw, tell
 from bridle.cli.sessions.session_changes import minute
 from bridle.cli.sessions.sessions import COLUMNS
-from bridle.cli.stdin import sessions_unlocked
+from bridle.cli.stdin import refuse_tool_calls, sessions_unlocked
 from bridle.clients.interaction.render.call_text import approver
 from bridle.clients.interaction.session.status_line import cut
 from bridle.config.folders import folders
@@ -32,7 +30,6 @@ from bridle.credentials.locks import machine_key_of
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.events import Approval
 from bridle.protocol.tokens import APPROVE, WATCH
-from bridle.sandbox.session_border import records_of
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 24 * 3600}
 _LONGEST_S: Final = 400 * 24 * 3600
@@ -47,8 +44,7 @@ def token(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     register = TokenFile(where.state, clock)
     if parsed.action == "list":
         return _list(register, parsed, clock)
-    if comes_from_a_call(os.getpid(), recording_processes(records_of(where))):
-        raise CommandRefused("NotAClient")  # a terminal is easily made, so it is no proof of a person
+    refuse_tool_calls(where)
     tokens = open_tokens(
         register,
         clock=clock,

@@ -23,7 +23,7 @@ from bridle.base.text.tool_names import unique_server_parts
 from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.mcp.mcp_servers import FolderServers, folder_servers
 from bridle.cli.option_values import unwritable
-from bridle.cli.stdin import hidden_line, secret_from, typed_line
+from bridle.cli.stdin import hidden_line, is_agreed, secret_from, typed_answer
 from bridle.config.folders import folders, home_of
 from bridle.config.origins import checked_value
 from bridle.config.problems import shown
@@ -115,7 +115,7 @@ def mcp_import(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         say_lines(_lines(plan, user_file(here.where)))
     if parsed.dry_run or not plan.added:
         return 0
-    if not parsed.yes and not _is_agreed(plan):
+    if not parsed.yes and not _wants_plan(plan):
         say("Nothing was written.\n")
         return EXIT_DECLINED
     _write(plan, here, stored)
@@ -143,7 +143,7 @@ def _files(
     for number, one in enumerate(found, 1):
         names = ", ".join(server.name for server in one.servers)
         say(visible_line(f"  {number:>2}  {one.kind:<8}  {one.path}  ({names})") + "\n")
-    typed = typed_line("Which? (numbers, or a for all; Enter leaves) › ").strip().lower()
+    typed = typed_answer("Which? (numbers, or a for all; Enter leaves) › ")
     if typed == "a":
         return found
     numbers = [int(word) for word in typed.replace(",", " ").split() if word.isascii() and word.isdigit()]
@@ -258,11 +258,10 @@ def _lines(plan: _Plan, target: str) -> Iterator[str]:
 # Writing
 
 
-def _is_agreed(plan: _Plan) -> bool:
+def _wants_plan(plan: _Plan) -> bool:
     if not sys.stdin.isatty():
         raise UsageError("Nobody can be asked here: --yes writes them, --dry-run only shows them")
-    typed = typed_line(f"Write {counted(len(plan.added), 'server')}? y/N › ")
-    return typed.strip().lower() in ("y", "yes")
+    return is_agreed(f"Write {counted(len(plan.added), 'server')}? y/N › ")
 
 
 def _write(plan: _Plan, here: FolderServers, stored: StoredKeys) -> None:

@@ -9,17 +9,16 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bridle.app.features.server_trust import ServerValues
 from bridle.base.clock import SystemClock
 from bridle.base.net.http_dial import TimeLimit
 from bridle.base.net.http_routes import parse_url
 from bridle.base.process.installation import install_command
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible, visible_line
-from bridle.cli.accounts.login_account import LoginDesk, open_in_browser, pasted_line
+from bridle.base.text.terminal_text import visible_line
+from bridle.cli.accounts.login_account import LoginDesk, pasted_line
 from bridle.cli.console import say, tell, tolerate_characters
 from bridle.cli.mcp.mcp_servers import FolderServers, ServerRow, folder_servers
-from bridle.cli.mcp.mcp_trial import tried_server
+from bridle.cli.mcp.mcp_trial import launched_server, tried_server
 from bridle.cli.stdin import hidden_line
 from bridle.config.problems import shown
 from bridle.credentials.callback import CallbackListener
@@ -28,9 +27,7 @@ from bridle.credentials.records import SignIn
 from bridle.credentials.sign_in import BROWSER_S, brought_by_browser
 from bridle.mcp.server_definitions import ServerDefinition, is_client_document, launch_hash
 from bridle.mcp.server_tokens import PREFIX, SignInMarks, is_safe_address, sign_in_name, takes_tokens
-from bridle.mcp.value_references import BadReference, filled_launch
 from bridle.protocol.errors import BridleError, CredentialError, UsageError
-from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
     from bridle.base.net.oauth_registration import ClientRegistration
@@ -47,7 +44,7 @@ def mcp_login(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     here = folder_servers(parsed, env)
     row = here.row(parsed.name, env)
     written = _used(here, row)
-    definition = _signable(written, asyncio.run(_launched(desk, written)))
+    definition = _signable(written, asyncio.run(launched_server(written, desk.env, desk.stored)))
     marks, launch = SignInMarks(here.where.state), launch_hash(written, here.cwd)
     stored_as = sign_in_name(written, definition)
     stored = asyncio.run(_signed_in(desk, definition, stored_as, parsed, marks.read(launch) or ""))
@@ -71,15 +68,6 @@ def _used(here: FolderServers, row: ServerRow) -> ServerDefinition:
     if row.state != "used":
         raise UsageError(f'MCP server "{name}" is not used ({row.state}). See: bridle mcp show {name}')
     return here.definition(row.name)
-
-
-async def _launched(desk: LoginDesk, written: ServerDefinition) -> ServerDefinition:
-    """The server as a session would reach it. Raises `UsageError`."""
-    values = ServerValues(allowed_environment(desk.env), desk.env, desk.stored)
-    try:
-        return (await filled_launch(written, values)).definition
-    except BadReference as missing:
-        raise UsageError(f'MCP server "{visible_line(written.name)}": {missing}') from None
 
 
 def _signable(written: ServerDefinition, definition: ServerDefinition) -> ServerDefinition:
@@ -143,14 +131,8 @@ def _at_browser(
 
     def show(address: str, state: str) -> None:
         callback.expect(state)
-        say(
-            f"To sign in at {visible_line(definition.name)} ({origin}), open this page:"
-            f"\n\n  {visible(address)}\n\n"
-        )
-        if desk.has_display and not parsed.no_open:
-            open_in_browser(address, desk.env)
-        hint = " On another machine? Paste the address it ends at." if can_paste else ""
-        say(f"Waiting for the browser, 5 minutes at most.{hint}\n")
+        place = f"{visible_line(definition.name)} ({origin})"
+        desk.show_page(place, address, opens=not parsed.no_open, can_paste=can_paste)
 
     async def brought() -> tuple[str, str | None]:
         try:

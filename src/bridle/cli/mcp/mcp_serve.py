@@ -21,26 +21,25 @@ from bridle._version import __version__
 from bridle.app.engine import running_engine
 from bridle.app.service.serving import shared_engine
 from bridle.app.user.parent_register import KnownParent, ParentRegister
-from bridle.app.user.setting_sections import McpServerSettings, load
+from bridle.app.user.setting_sections import McpServerSettings
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.net.engine_place import EnginePlace
-from bridle.base.process.escapees import recording_processes
 from bridle.base.process.installation import install_command
-from bridle.base.process.peer_process import ParentProgram, comes_from_a_call, descends_from, parent_program
+from bridle.base.process.peer_process import ParentProgram, descends_from, parent_program
 from bridle.base.process.processes import CannotStart
 from bridle.base.process.user_programs import start_detached
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
-from bridle.cli.stdin import typed_line, unlocked
+from bridle.cli.option_values import user_settings
+from bridle.cli.stdin import is_agreed, refuse_tool_calls, unlocked
 from bridle.clients.engine_address import unix_address
 from bridle.clients.mcp_server.agent_door import AgentDoor, Tell
 from bridle.clients.remote import connect_remote, engine_opener
-from bridle.config.folders import Folders, folders, home_of
+from bridle.config.folders import Folders, folders
 from bridle.control.code_surfaces import has_desktop, show_on_desktop, show_on_terminal
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.tokens import claims_said, for_agent, only_session
-from bridle.sandbox.session_border import records_of
 
 if TYPE_CHECKING:
     from bridle.clients.mcp_server.sdk_server import OuterAgent
@@ -51,8 +50,7 @@ def mcp_allow(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     register = ParentRegister(where.config, SystemClock())
     if parsed.action == "parents":
         return _list(register.parents(), as_json=parsed.json)
-    if comes_from_a_call(os.getpid(), recording_processes(records_of(where))):
-        raise CommandRefused("NotAClient")
+    refuse_tool_calls(where)
     parent = register.find(parsed.id)
     if parsed.action == "forget":
         register.forget(parent)
@@ -67,12 +65,11 @@ def _allow(register: ParentRegister, parent: KnownParent, *, auto_attach: bool) 
     if descends_from(os.getpid(), parent.program.pid):
         raise CommandRefused("OwnParent", program=_shown_parent(parent))
     say(f"{_about(parent)}\nIt could run an agent with shell access here, within your own permissions.\n")
-    if typed_line("Let it? y/N › ").strip().lower() not in ("y", "yes"):
+    if not is_agreed("Let it? y/N › "):
         say("Not allowed.\n")
         return 3
     if not auto_attach:
-        answer = typed_line("Always show you its sessions (mcp_server.attach_command)? y/N › ")
-        auto_attach = answer.strip().lower() in ("y", "yes")
+        auto_attach = is_agreed("Always show you its sessions (mcp_server.attach_command)? y/N › ")
     register.allow(parent, auto_attach=auto_attach)
     return say(f"Allowed: {_shown_parent(parent)}. Take it back: bridle mcp forget {parent.id}\n")
 
@@ -115,8 +112,7 @@ def mcp_serve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             "bridle mcp serve talks with a program, not with you. How to give it to one: bridle help mcp"
         )
     where = folders(env)
-    if comes_from_a_call(os.getpid(), recording_processes(records_of(where))):
-        raise CommandRefused("NotAClient")
+    refuse_tool_calls(where)
     token = env.get(TOKEN_VARIABLE, "")
     os.environ.pop(TOKEN_VARIABLE, None)  # nothing that is started from here inherits it
     rest = {name: value for name, value in env.items() if name != TOKEN_VARIABLE}
@@ -129,7 +125,7 @@ async def _serve(door: _Door, env: Mapping[str, str]) -> int:
         from bridle.clients.mcp_server.stdio_streams import stdio_streams
     except ImportError:
         raise CommandRefused("ExtraMissing", what="Serving MCP", install=install_command("mcp")) from None
-    tiers = load(where=folders(env), cwd=home_of(env), env=env).checked()
+    tiers = user_settings(env)
     names = tiers.section("mcp_server", McpServerSettings).tool_names
     server = mcp_server(door.opened, if_open=door.if_open, names=names, hear_fault=door.hear_fault)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -253,7 +249,7 @@ def _shown(program: ParentProgram) -> str:
 
 def open_for_person(session: str, env: Mapping[str, str], where: Folders) -> None:
     """Starts what the person's own settings say shows a session, such as a window of their terminal."""
-    tiers = load(where=where, cwd=home_of(env), env=env).checked()
+    tiers = user_settings(env)
     words = tiers.section("mcp_server", McpServerSettings).attach_command
     if words:
         try:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial, reduce
 from typing import Any, Literal, TypeAlias, cast
@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 
 from bridle.app.features.server_trust import ServerPlace, untrusted_servers
-from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import ServerSettings, decoded_servers, is_acked
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.fs.files import read_limited, repository_root
@@ -25,12 +24,12 @@ from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.base.text.tool_names import unique_server_parts
 from bridle.cli.console import aligned, say, say_json, say_lines, tell
+from bridle.cli.option_values import has_any_content, settings_here
 from bridle.clients.remote import RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import Folders, folders
 from bridle.config.origins import BadSetting
 from bridle.config.problems import shown
 from bridle.config.tiers import Tiers, merge
-from bridle.config.workspace import WorkspaceFile
 from bridle.mcp.launch_pins import unpinned_words
 from bridle.mcp.presented_tools import used_tools
 from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_server, launch_hash
@@ -293,22 +292,11 @@ def folder_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> Folder
     where, cwd = folders(env), os.path.realpath(os.getcwd())
     approvals = Approvals(where.config)
 
-    def loaded(agreed: Callable[[WorkspaceFile], bool]) -> Tiers:
-        return load(
-            where=where,
-            cwd=cwd,
-            env=env,
-            config_file=getattr(parsed, "config", None),
-            profile=getattr(parsed, "profile", None),
-            sets=getattr(parsed, "set", ()),
-            is_acked=agreed,
-        )
-
     return FolderServers(
         cwd=cwd,
         where=where,
-        tiers=loaded(is_acked(approvals)).checked(),
-        written=loaded(lambda _file: True),
+        tiers=settings_here(parsed, env, is_acked=is_acked(approvals)).checked(),
+        written=settings_here(parsed, env, is_acked=has_any_content),
         approvals=approvals,
     )
 

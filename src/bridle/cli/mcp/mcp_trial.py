@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
-import os
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,19 +13,18 @@ import msgspec
 
 from bridle.app.features.mcp_feature import stored_tokens
 from bridle.app.features.server_trust import ServerPlace, ServerValues, pin_question, project_server_item
-from bridle.app.user.settings import SessionSettings, session_settings
+from bridle.app.user.settings import session_settings
 from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.net.http import HttpConnections
-from bridle.base.process.escapees import recording_processes
-from bridle.base.process.peer_process import comes_from_a_call
 from bridle.base.process.processes import Processes
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.mcp.mcp_servers import FolderServers, ServerRow, folder_servers
-from bridle.cli.policy.sandbox_actions import SandboxContext
+from bridle.cli.policy.sandbox_actions import SandboxContext, until_stopped
 from bridle.cli.policy.trust import review, typed_line
+from bridle.cli.stdin import refuse_tool_calls
 from bridle.config.folders import home_of
 from bridle.mcp.input_requests import NOBODY, default_reply
 from bridle.mcp.pin_gate import PinGate, PinReview
@@ -52,7 +49,6 @@ EXIT_FAILED = 1
 EXIT_CREDENTIALS = 4
 PREPARING_S = 60.0
 """What the sandbox and our own packages may take: that is not the time of the server, which has its own limit."""
-_STOPPING = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -109,16 +105,19 @@ def tried_server(
     call: TrialCall | None = None,
 ) -> Trial | int:
     """How it went, or the exit code of a signal."""
-    settings = _settings(parsed, here, env)
-    definition = next(one for one in settings.servers.definitions if one.name == row.name)
-    context = SandboxContext(here.cwd, here.where, allowed_environment(env), settings)
+    definition, context = _server_here(parsed, here, row, env)
     found = try_server(definition, context, env, call)
     return found if isinstance(found, int) else msgspec.structs.replace(found.trial, log=row.log)
 
 
-def _settings(parsed: argparse.Namespace, here: FolderServers, env: Mapping[str, str]) -> SessionSettings:
+def _server_here(
+    parsed: argparse.Namespace, here: FolderServers, row: ServerRow, env: Mapping[str, str]
+) -> tuple[ServerDefinition, SandboxContext]:
+    """A server that is used here, and what would confine it."""
     options = SessionOptions(config_file=parsed.config, sets=tuple(parsed.set))
-    return session_settings(options, where=here.where, cwd=here.cwd, env=env, profile=parsed.profile)
+    settings = session_settings(options, where=here.where, cwd=here.cwd, env=env, profile=parsed.profile)
+    definition = next(one for one in settings.servers.definitions if one.name == row.name)
+    return definition, SandboxContext(here.cwd, here.where, allowed_environment(env), settings)
 
 
 class TrialRun(NamedTuple):
@@ -135,7 +134,7 @@ def try_server(
     call: TrialCall | None = None,
 ) -> TrialRun | int:
     """Starts or reaches a server as a session would; the exit code of a signal where one came."""
-    return asyncio.run(_unless_stopped(definition, context, env, call))
+    return asyncio.run(until_stopped(_tried(definition, context, env, call)))
 
 
 def _wanted_call(parsed: argparse.Namespace) -> TrialCall | None:
@@ -152,28 +151,6 @@ def _wanted_call(parsed: argparse.Namespace) -> TrialCall | None:
 
 def _why_not(row: ServerRow) -> str:
     return "it is disabled" if row.state == "disabled" else row.why
-
-
-async def _unless_stopped(
-    definition: ServerDefinition, context: SandboxContext, env: Mapping[str, str], call: TrialCall | None
-) -> TrialRun | int:
-    """How it went, or the exit code of a signal. Either way nothing is left running."""
-    loop, codes = asyncio.get_running_loop(), list[int]()
-    trying = asyncio.ensure_future(_tried(definition, context, env, call))
-
-    def interrupt(code: int) -> None:
-        codes.append(code)
-        trying.cancel()
-
-    for number, code in _STOPPING.items():
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, interrupt, code)
-    try:
-        return await trying
-    except asyncio.CancelledError:
-        if not codes:
-            raise
-        return codes[0]
 
 
 async def _tried(
@@ -394,38 +371,35 @@ EXIT_NOT_APPROVED = 3
 def mcp_approve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     here = folder_servers(parsed, env)
     row = here.row(parsed.name, env)
-    if comes_from_a_call(os.getpid(), recording_processes(records_of(here.where))):
-        raise CommandRefused("NotAClient")
+    refuse_tool_calls(here.where)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandRefused("MCPApprovalNeedsPerson", name=visible_line(row.name))
     if row.state != "used":
         raise UsageError(f'MCP server "{row.name}" is not used here: {row.why or row.state}')
-    settings = _settings(parsed, here, env)
-    definition = next(one for one in settings.servers.definitions if one.name == row.name)
-    context = SandboxContext(here.cwd, here.where, allowed_environment(env), settings)
+    definition, context = _server_here(parsed, here, row, env)
     gate = PinGate(
         definition,
         cwd=here.cwd,
         env={**context.env, **context.policy.variables},
         store=PinStore(here.where.state, SystemClock()),
     )
-    gate.launched = asyncio.run(_launched(definition, context, env))
+    gate.launched = asyncio.run(launched_server(definition, env, stored_keys(context, env)))
     launch = gate.launch_shown()
     if launch is not None:
         if not _agrees(launch):
             return say("Not approved.\n") or EXIT_NOT_APPROVED
         _keep(gate, launch)
         if definition.of_project and definition.transport == "stdio":
-            _trust(here, definition, settings.servers.tables[definition.name], env)
+            _trust(here, definition, context.settings.servers.tables[definition.name], env)
     return _approve_tools(definition, context, gate, env)
 
 
-async def _launched(
-    definition: ServerDefinition, context: SandboxContext, env: Mapping[str, str]
+async def launched_server(
+    definition: ServerDefinition, env: Mapping[str, str], stored: StoredKeys
 ) -> ServerDefinition:
-    """The server as a session would start it: what its values lead to is what is agreed to. Raises `UsageError`."""
-    values = ServerValues(context.env, env, stored_keys(context, env))
+    """The server as a session would start or reach it, with its values filled in. Raises `UsageError`."""
     try:
+        values = ServerValues(allowed_environment(env), env, stored)
         return (await filled_launch(definition, values)).definition
     except BadReference as missing:
         raise UsageError(f'MCP server "{visible_line(definition.name)}": {missing}') from None

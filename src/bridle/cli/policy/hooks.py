@@ -11,13 +11,13 @@ from typing import Any, cast
 import msgspec
 
 from bridle.app.sources.hook_feature import written_hook
-from bridle.app.user.setting_sections import load
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import repository_root
 from bridle.base.process.processes import Processes
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import aligned, say, say_json, say_lines, tell
+from bridle.cli.option_values import has_any_content, settings_here
 from bridle.config.folders import folders, project_folder
 from bridle.protocol.errors import UsageError
 from bridle.safety.hooks.definitions import (
@@ -92,16 +92,7 @@ def folder_hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderHo
     root = repository_root(cwd)
     is_trusted = is_trusted_file(Approvals(where.config), root)
     # Everything that is written, trusted or not: whether a hook counts is decided, and said, below.
-    tiers = load(
-        where=where,
-        cwd=cwd,
-        env=env,
-        config_file=parsed.config,
-        profile=parsed.profile,
-        sets=parsed.set,
-        is_acked=lambda _file: True,
-        allow_project_hooks=True,
-    ).checked()
+    tiers = settings_here(parsed, env, is_acked=has_any_content, allow_project_hooks=True).checked()
     found = find_hooks(
         map(written_hook, tiers.written("hooks")),
         config_folder=where.config,

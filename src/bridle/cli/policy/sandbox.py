@@ -8,7 +8,6 @@ import contextlib
 import os
 import select
 import shutil
-import signal
 import stat
 import sys
 import tempfile
@@ -17,14 +16,20 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.user.setting_sections import load
-from bridle.app.user.settings import session_settings
+from bridle.app.user.settings import SessionOptions, session_settings
 from bridle.base.process.processes import CannotStart, Processes
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say_json, say_lines, tell, unwritten
-from bridle.cli.option_values import added_folders
-from bridle.cli.policy.sandbox_actions import SandboxContext, give_back, probe, version_of, why_not
-from bridle.clients.interaction.render.start_info import CONFINED_WORDS
+from bridle.cli.option_values import added_folders, settings_here
+from bridle.cli.policy.sandbox_actions import (
+    SandboxContext,
+    give_back,
+    probe,
+    until_stopped,
+    version_of,
+    why_not,
+)
+from bridle.clients.interaction.render.start_info import CONFINED_WORDS, folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers
 from bridle.engine.ports import Process
@@ -45,7 +50,6 @@ EXIT_NOT_FOUND = 127
 MOST_INPUT_BYTES = 64 * 1024 * 1024
 FIRST_BYTE_S = 3.0
 _TAIL_BYTES = 4_096
-_STOPPING = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 _LABEL, _VALUE = 9, 25
 _NO_PLACE = "the state folder cannot be written"
 
@@ -164,25 +168,14 @@ async def _confined(command: Sequence[str], here: SandboxContext, stdin: bytes |
 
 async def _until_over(process: Process) -> int | None:
     """Waits for the end. The exit code of a signal that ended it early, else None."""
-    loop = asyncio.get_running_loop()
-    waiting = asyncio.ensure_future(process.wait())
-    codes: list[int] = []
 
-    def interrupt(code: int) -> None:
-        codes.append(code)
-        waiting.cancel()
+    async def wait() -> None:
+        await process.wait()
 
-    for number, code in _STOPPING.items():
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, interrupt, code)
     try:
-        await waiting
-    except asyncio.CancelledError:
-        if not codes:
-            raise
+        return await until_stopped(wait())
     finally:
         await process.stop()
-    return codes[0] if codes else None
 
 
 class _End:
@@ -241,14 +234,7 @@ def _warn(text: str) -> None:
 
 def _show(parsed: argparse.Namespace, here: SandboxContext) -> int:
     chosen, version = asyncio.run(_found(here.where.state))
-    tiers = load(
-        where=here.where,
-        cwd=here.cwd,
-        env=here.env,
-        config_file=parsed.config,
-        profile=parsed.profile,
-        sets=parsed.set,
-    )
+    tiers = settings_here(parsed, here.env, cwd=here.cwd)
     if parsed.json:
         return say_json(_data(here, chosen, version))
     lines = [*_lines(here, chosen, version, tiers), "", _next(chosen)]
@@ -301,14 +287,14 @@ def _writable(confinement: Confinement, here: SandboxContext, chosen: ChosenAdap
     note = "policy files are read-only" if kept else "policy files too"
     label = "write"
     for path in confinement.writable:
-        shown = _at_home(path, here.env)
+        shown = folder_words(path, here.env.get("HOME", ""))
         yield _line(label, shown, note if path == here.cwd else "")
         label = ""
     for path in confinement.left_out:
         why = "is reached through a link in the workspace: name the folder itself"
         if not os.path.exists(path):
             why = "is not there, so it cannot be written"
-        yield _line(label, _at_home(path, here.env), why)
+        yield _line(label, folder_words(path, here.env.get("HOME", "")), why)
         label = ""
     yield _line("hidden", f"{len(confinement.hidden)} places", "keys, credentials, Bridle's own folders")
 
@@ -375,11 +361,6 @@ def _data(here: SandboxContext, chosen: ChosenAdapter, version: str) -> dict[str
         "gaps": GAPS.get(chosen.way.name, "") if chosen.way else "",
         "problems": {} if chosen.way else dict(why_not(chosen.attempts)),
     }
-
-
-def _at_home(path: str, env: Mapping[str, str]) -> str:
-    home = env.get("HOME", "").rstrip("/")
-    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
 
 
 # For `bridle doctor`

@@ -6,11 +6,12 @@ import argparse
 import asyncio
 import os
 import re
+import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from shlex import quote
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from bridle.app.user.settings import SessionSettings
 from bridle.base.fs.files import files_below, private_folder, read_limited
@@ -33,6 +34,7 @@ from bridle.sandbox.probe import ProbeOutcome, ProbeWorld, Result, StartProbe, c
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import is_unfiltered, session_policy, this_place
 
+T = TypeVar("T")
 _VERSION_S = 5.0
 
 
@@ -59,6 +61,29 @@ class SandboxContext(NamedTuple):
     def place(self) -> HostContext:
         """Without the caches, which would be made by asking."""
         return this_place(self.where, self.env, home=home_of(self.env))
+
+
+STOPPING = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+async def until_stopped(work: Awaitable[T]) -> T | int:
+    """The result of the work, or the exit code of a signal that ended it early."""
+    loop, codes = asyncio.get_running_loop(), list[int]()
+    working = asyncio.ensure_future(work)
+
+    def interrupt(code: int) -> None:
+        codes.append(code)
+        working.cancel()
+
+    for number, code in STOPPING.items():
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, interrupt, code)
+    try:
+        return await working
+    except asyncio.CancelledError:
+        if not codes:
+            raise
+        return codes[0]
 
 
 async def version_of(chosen: ChosenAdapter, processes: Processes) -> str:

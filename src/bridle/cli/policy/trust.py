@@ -17,13 +17,13 @@ from typing import Final, TypeAlias
 from bridle.agents.agent_settings import AgentFolders
 from bridle.app.project_trust import config_items, named_settings_item, project_items
 from bridle.app.sources.agent_sources import agent_items
-from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import is_acked
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import repository_root, write_atomic
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, say_lines, tell, terminal_columns
+from bridle.cli.option_values import settings_here
 from bridle.clients.interaction.cells import wrapped
 from bridle.clients.interaction.questions.trust_form import trust_lines, trust_words
 from bridle.config.folders import folders
@@ -83,13 +83,10 @@ def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
     approvals = stored_approvals(env)
 
     def settings() -> Tiers:
-        return load(
-            where=folders(env),
+        return settings_here(
+            parsed,
+            env,
             cwd=os.path.realpath(parsed.cwd or "."),
-            env=env,
-            config_file=parsed.config,
-            profile=parsed.profile,
-            sets=parsed.set,
             is_acked=is_acked(approvals),
             allow_project_hooks=parsed.allow_project_hooks,
             add_dirs=parsed.add_dir,

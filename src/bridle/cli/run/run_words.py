@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from bridle.app.user.setting_sections import MultimodalSettings, load
+from bridle.app.user.setting_sections import MultimodalSettings
 from bridle.base.text.spelling import nearest
+from bridle.cli.option_values import settings_here
 from bridle.cli.stdin import GivenPrompt
 from bridle.cli.stdin import prompt_of as given_prompt
 from bridle.clients.images import image_block
@@ -67,14 +68,7 @@ def _content(
 
 def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[InputBlock]:
     """The images, each within what the settings say of them."""
-    tiers = load(
-        where=folders(env),
-        cwd=os.path.abspath(parsed.cwd or "."),
-        env=env,
-        config_file=parsed.config,
-        profile=parsed.profile,
-        sets=parsed.set,
-    ).checked()
+    tiers = settings_here(parsed, env, cwd=os.path.abspath(parsed.cwd or ".")).checked()
     limits = tiers.section("multimodal", MultimodalSettings)
     return (
         image_block(source, max_bytes=limits.max_image_bytes, detail=limits.detail) for source in parsed.image

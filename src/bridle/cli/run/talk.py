@@ -16,15 +16,14 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.engine import Engine, running_engine
 from bridle.app.service.serving import shared_engine
-from bridle.app.user.setting_sections import load
 from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import real_folder
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.accounts.first_run import DEMO_MODEL, choose_model
-from bridle.cli.console import say, say_lines, tolerate_characters
+from bridle.cli.console import say, say_line, say_lines, tolerate_characters
 from bridle.cli.engine_attach import connect_to_engine, terminal_look, why_in_process, why_untold
-from bridle.cli.option_values import with_env_file
+from bridle.cli.option_values import user_settings, with_env_file
 from bridle.cli.policy.trust import review_named, review_settings
 from bridle.cli.run.demo import run_demo
 from bridle.cli.run.run import engine_may_answer, going_on, session_wanted, tell, with_log_options
@@ -40,7 +39,7 @@ from bridle.clients.line.client import talk
 from bridle.clients.line.live_terminal import pick
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.remote import RemoteConnection
-from bridle.config.folders import folders, home_of
+from bridle.config.folders import folders
 from bridle.control.engine_settings import EngineSettings
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.connection import Connection
@@ -72,7 +71,7 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         connection = await _engine_elsewhere(parsed, env)
         if connection is not None:
             return await _talk_and_close(connection, parsed, terminal, env, link=connection.link)
-    own = load(where=folders(env), cwd=home_of(env), env=env).checked()
+    own = user_settings(env)
     shares = own.section("engine", EngineSettings).share
     async with (
         running_engine(env, notice=tell, waits_for_room=True, listening=shares) as engine,
@@ -209,7 +208,7 @@ class TerminalStart:
         say(f"Bridle {__version__} · {visible_line(_folder(create.cwd, self._env))}\n\n")
         try:
             columns = os.get_terminal_size(sys.stdout.fileno()).columns
-            model = await choose_model(self._connection, create, found, _ask, _say_line, columns=columns)
+            model = await choose_model(self._connection, create, found, _ask, say_line, columns=columns)
         except (EOFError, KeyboardInterrupt):
             print()
             return None
@@ -233,10 +232,6 @@ def _start_info(about: SessionPreview, model_from: str, env: Mapping[str, str]) 
         said=memory.said(),
         keep=memory.keep,
     )
-
-
-def _say_line(line: str) -> None:
-    say(f"{line}\n")
 
 
 def _ask(prompt: str) -> str:

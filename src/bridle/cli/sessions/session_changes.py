@@ -19,7 +19,7 @@ from bridle.base.fs import files
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
-from bridle.cli.stdin import typed_line
+from bridle.cli.stdin import typed_answer
 from bridle.config.folders import folders
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused, UsageError
@@ -32,25 +32,7 @@ from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionRow, SessionStore, one_line
 
 
-def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    match parsed.action:
-        case "branch":
-            return _branch(store, parsed, env)
-        case "import":
-            return _import(store, parsed)
-        case "rename":
-            return _rename(store, parsed)
-        case "pin":
-            return _pin(store, parsed)
-        case "dismiss":
-            return _dismiss(store, parsed, env)
-        case "delete":
-            return _delete(store, parsed, env)
-        case _:
-            return _prune(store, parsed, env)
-
-
-def _branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     row = kept(store.find(parsed.id))
     made = StoredArchive(store).branch(row.id, turn=parsed.at)
     copy_outputs(folders(env).state, row.id, made)
@@ -61,7 +43,7 @@ def _branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, s
     return say(f"{made}   branched from {_named(row)}   Go on with it: bridle -r {short(made)}\n")
 
 
-def _import(store: SessionStore, parsed: argparse.Namespace) -> int:
+def import_session(store: SessionStore, parsed: argparse.Namespace) -> int:
     here = os.path.realpath(parsed.cwd)
     rest = ""
     if parsed.file == "-":
@@ -120,7 +102,7 @@ def _restore(store: SessionStore, parsed: argparse.Namespace) -> int:
     return say(f"{counted(len(came.sessions), 'session')} came in.{left} Nothing in them was run.\n")
 
 
-def _rename(store: SessionStore, parsed: argparse.Namespace) -> int:
+def rename(store: SessionStore, parsed: argparse.Namespace) -> int:
     row, title = store.find(parsed.id), one_line(" ".join(parsed.title))
     store.rename(row.id, title)
     if not title:
@@ -128,7 +110,7 @@ def _rename(store: SessionStore, parsed: argparse.Namespace) -> int:
     return say(f"{row.id}   {visible_line(title)}\n")
 
 
-def _pin(store: SessionStore, parsed: argparse.Namespace) -> int:
+def pin(store: SessionStore, parsed: argparse.Namespace) -> int:
     row = store.find(parsed.id)
     if parsed.off:
         store.pin(row.id, pinned=False)
@@ -138,7 +120,7 @@ def _pin(store: SessionStore, parsed: argparse.Namespace) -> int:
     return say(f"★ {_named(row)} is kept until you unpin it: bridle sessions pin --off {short(row.id)}\n")
 
 
-def _dismiss(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def dismiss_notices(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     """The notice before content goes is not given any more for these; it still goes."""
     where = folders(env)
     until_ms = time.time_ns() // 1_000_000 + NOTICE_DAYS * 24 * 3600 * 1000
@@ -161,7 +143,7 @@ def _dismiss(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, 
     return say(f"You are not told again; {these} all the same. Keep one: bridle sessions pin ID\n")
 
 
-def _delete(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def delete(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     rows = list({row.id: row for row in (store.find(text) for text in parsed.id)}.values())
     if not parsed.yes and not _agreed(rows):
         return say("Nothing was deleted.\n")
@@ -180,13 +162,10 @@ def _agreed(rows: list[SessionRow]) -> bool:
         say(f"  {row.id}   {star}{_named(row)}   {counted(row.turns, 'turn')}\n")
     these = "this session" if len(rows) == 1 else f"these {len(rows)} sessions"
     say(f"Delete {these} for good, with everything that was said and done in it?\n")
-    try:
-        return typed_line("y delete · Enter keep › ").strip().lower() == "y"
-    except EOFError:
-        return False
+    return typed_answer("y delete · Enter keep › ") == "y"
 
 
-def _prune(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def prune(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     where = folders(env)
     days_of = days_kept(where, env, os.path.realpath("."))
     if parsed.dry_run:

@@ -21,7 +21,19 @@ from bridle.base.ids import list_place
 from bridle.base.text.phrases import age, counted
 from bridle.base.text.terminal_text import escaped, visible, visible_line
 from bridle.cli.console import say, say_json, say_lines, unwritten
-from bridle.cli.sessions.session_changes import change, day, notes, short, title_words
+from bridle.cli.sessions.session_changes import (
+    branch,
+    day,
+    delete,
+    dismiss_notices,
+    import_session,
+    notes,
+    pin,
+    prune,
+    rename,
+    short,
+    title_words,
+)
 from bridle.cli.stdin import sessions_unlocked, typed_line
 from bridle.clients.dotted_events import chain_lines, events_lines
 from bridle.clients.interaction.cells import fitting, width_of
@@ -198,7 +210,6 @@ COLUMNS = 80
 FOLDER_COLUMNS = 20
 PAGE = 30
 """So many sessions are listed where nobody says how many; programs get all of them."""
-CHANGING = frozenset({"branch", "import", "rename", "pin", "dismiss", "delete", "prune"})
 
 
 def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -223,8 +234,20 @@ def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 return back_up(store, parsed)
             case "rekey":
                 return rekey(store)
-            case action if action in CHANGING:
-                return change(store, parsed, env)
+            case "branch":
+                return branch(store, parsed, env)
+            case "import":
+                return import_session(store, parsed)
+            case "rename":
+                return rename(store, parsed)
+            case "pin":
+                return pin(store, parsed)
+            case "dismiss":
+                return dismiss_notices(store, parsed, env)
+            case "delete":
+                return delete(store, parsed, env)
+            case "prune":
+                return prune(store, parsed, env)
             case _:
                 return _list(store, parsed)
 

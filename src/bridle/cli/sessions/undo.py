@@ -15,7 +15,7 @@ from bridle.app.user.stored_keys import session_store, store_to_look
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_lines, tell
 from bridle.cli.sessions.session_changes import short
-from bridle.cli.stdin import sessions_unlocked, typed_line
+from bridle.cli.stdin import sessions_unlocked, typed_answer
 from bridle.clients.interaction.questions.change_forms import conflict_words, undo_headline, undo_lines
 from bridle.clients.interaction.render.event_rows import Wording, undone_lines
 from bridle.protocol.errors import CommandRefused, UsageError
@@ -102,7 +102,7 @@ def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Names
 def _agreed(stored: StoredUndo, plan: Plan) -> bool:
     verb = "redo" if plan.is_redo else "undo"
     while True:
-        match _answer(f"y {verb} · d diff · Enter keep › "):
+        match typed_answer(f"y {verb} · d diff · Enter keep › "):
             case "y":
                 return True
             case "d":
@@ -127,15 +127,8 @@ def _asked(stored: StoredUndo, plan: Plan, step: Step) -> str:
     found = conflict(step, plan, shown=stored.work.shown, now_ms=_now_ms())
     say(f"{conflict_words(found)}.\n")
     kept = "not kept" if plan.is_redo else "kept for --redo"
-    answer = _answer(f"s skip it · o overwrite (your version is {kept}) · Enter stop › ")
+    answer = typed_answer(f"s skip it · o overwrite (your version is {kept}) · Enter stop › ")
     return {"s": "skip", "o": "overwrite"}.get(answer, "stop")
-
-
-def _answer(prompt: str) -> str:
-    try:
-        return typed_line(prompt).strip().lower()
-    except EOFError:
-        return ""
 
 
 def _now_ms() -> int:

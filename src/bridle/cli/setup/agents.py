@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -17,15 +17,15 @@ from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentOrig
 from bridle.app.queries.agent_answers import agent_list
 from bridle.app.sources.agent_sources import OTHER_NAMES, FoundAgents, agent_places, chosen_agent, find_agents
 from bridle.app.sources.plugins import provider_sections
-from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import agent_settings, is_acked
 from bridle.base.fs.files import write_new
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import aligned, say, say_json, say_lines, tell, terminal_columns
+from bridle.cli.option_values import settings_here
 from bridle.cli.policy.trust import stored_approvals
-from bridle.cli.setup.doctor_parts import at_home
 from bridle.clients.interaction.cells import width_of, wrapped
+from bridle.clients.interaction.render.start_info import folder_words
 from bridle.config.folders import AGENTS, PROJECT_FOLDER, folders, project_folder
 from bridle.config.origins import CHOSEN_HERE
 from bridle.config.project_choices import choose_agent
@@ -74,15 +74,7 @@ def agents(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _tiers(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
-    return load(
-        where=folders(env),
-        cwd=os.path.realpath(os.getcwd()),
-        env=env,
-        config_file=getattr(parsed, "config", None),
-        profile=getattr(parsed, "profile", None),
-        sets=getattr(parsed, "set", ()),
-        is_acked=is_acked(stored_approvals(env)),
-    ).checked()
+    return settings_here(parsed, env, is_acked=is_acked(stored_approvals(env))).checked()
 
 
 class ChosenAgent(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,15 +269,19 @@ class CheckedAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 def _check(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     found = [_checked(path, env) for path in parsed.path or _paths_here(parsed, env)]
-    bad = any(one.problems for one in found)
-    if parsed.json:
-        return say_json(found) or (EXIT_PROBLEMS if bad else 0)
     lines = [line for one in found for line in _checked_lines(one)]
-    say(
-        "\n".join(lines or ["No agents of yours or of this project here. Begin one: bridle agents new NAME"])
-        + "\n"
-    )
-    return EXIT_PROBLEMS if bad else 0
+    return report_checked(parsed, found, lines, has_problems=any(one.problems for one in found))
+
+
+def report_checked(
+    parsed: argparse.Namespace, found: Sequence[object], lines: Sequence[str], *, has_problems: bool
+) -> int:
+    """Print what was found out about files of agents or skills, and return the exit code."""
+    verb, code = parsed.verb, EXIT_PROBLEMS if has_problems else 0
+    if parsed.json:
+        return say_json(found) or code
+    nothing = f"No {verb} of yours or of this project here. Begin one: bridle {verb} new NAME"
+    return say_lines(lines or [nothing]) or code
 
 
 def _paths_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
@@ -295,7 +291,7 @@ def _paths_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[str]
 
 
 def _checked(path: str, env: Mapping[str, str]) -> CheckedAgent:
-    shown = _shown(path, env)
+    shown = shown_path(path, env)
     read = read_agent_file(path, AgentOrigin(scope="user", place=shown)).read
     problems = read.problems
     if read.agent is not None and (taken := AgentRegistry(BUILTIN_AGENTS).register(read.agent)) is not None:
@@ -314,10 +310,10 @@ def _checked_lines(one: CheckedAgent) -> Iterator[str]:
         yield f"{place}: good"
 
 
-def _shown(path: str, env: Mapping[str, str]) -> str:
+def shown_path(path: str, env: Mapping[str, str]) -> str:
     """A path as people write it: from where they are, or from their home."""
     here = os.path.relpath(path)
-    return at_home(os.path.abspath(path), env) if here.startswith("../") else here
+    return folder_words(os.path.abspath(path), env.get("HOME", "")) if here.startswith("../") else here
 
 
 # Beginning one
@@ -328,22 +324,33 @@ def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         raise UsageError(problem)
     if AgentRegistry(BUILTIN_AGENTS).get(parsed.name) is not None:
         raise UsageError(f"Bridle brings an agent {parsed.name}: choose another name")
-    cwd = os.path.realpath(os.getcwd())
-    where = folders(env).config if parsed.own else project_folder(cwd) or os.path.join(cwd, PROJECT_FOLDER)
-    file = os.path.join(where, AGENTS, f"{parsed.name}{ENDING}")
+    file = os.path.join(folder_of_new(parsed, env), AGENTS, f"{parsed.name}{ENDING}")
     description = msgspec.json.encode(parsed.description or "What it is for, in a sentence.").decode()
     text = _BEGINNING.format(name=parsed.name, description=description)
     read = read_agent(text, stem=parsed.name, origin=AgentOrigin(scope="user", place=file))
     if read.agent is None:
         raise UsageError(f"--description: {read.problems[0].clause}")
+    return write_beginning(file, text, parsed, env)
+
+
+def folder_of_new(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
+    """The user's config folder, or that of the project."""
+    cwd = os.getcwd()
+    return folders(env).config if parsed.own else project_folder(cwd) or os.path.join(cwd, PROJECT_FOLDER)
+
+
+def write_beginning(file: str, text: str, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """Write a file of an agent or a skill to begin with, and say how to go on."""
+    shown = shown_path(file, env)
     try:
         os.makedirs(os.path.dirname(file), mode=0o700 if parsed.own else 0o777, exist_ok=True)
         write_new(file, text)
     except FileExistsError:
-        raise UsageError(f"{_shown(file, env)} is there already. Nothing was changed") from None
+        raise UsageError(f"{shown} is there already. Nothing was changed") from None
     except OSError as failure:
         raise BridleError("FileUnwritable", path=file, problem=failure.strerror or str(failure)) from None
     if parsed.json:
         return say_json({"name": parsed.name, "file": file})
     agree = "" if parsed.own else "\nThen agree to it, as to every file of a project: bridle trust ack"
-    return say(f"Wrote {_shown(file, env)}. Say in it what to do, and check it: bridle agents check{agree}\n")
+    check = f"bridle {parsed.verb} check"
+    return say(f"Wrote {shown}. Say in it what to do, and check it: {check}{agree}\n")

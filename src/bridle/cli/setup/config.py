@@ -16,7 +16,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.option_values import problem_data, settings_here, unwritable
-from bridle.cli.stdin import typed_line
+from bridle.cli.stdin import typed_answer
 from bridle.cli.terminal_services import editor_of, has_terminal, open_editor
 from bridle.config.folders import Folders, folders
 from bridle.config.origins import settable
@@ -192,14 +192,5 @@ def _edited(command: list[str], file: str, parsed: argparse.Namespace, env: Mapp
             tell(visible_line(problem.text))
         if not any(problem.severity == "error" for problem in problems):
             return 0
-        if _line("e edit again · Enter keep it as it is › ") != "e":
+        if typed_answer("e edit again · Enter keep it as it is › ") != "e":
             return EXIT_INVALID
-
-
-def _line(prompt: str) -> str:
-    """What a person types; nothing where they leave instead."""
-    try:
-        return typed_line(prompt).strip().lower()
-    except EOFError:
-        print()
-        return ""

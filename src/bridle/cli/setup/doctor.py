@@ -34,7 +34,6 @@ from bridle.cli.policy.sandbox import sandbox_row
 from bridle.cli.setup.doctor_parts import (
     DoctorRow,
     Machine,
-    at_home,
     disk_rows,
     engine_rows,
     extra_rows,
@@ -287,7 +286,7 @@ def _sandbox(found: Machine) -> Iterable[DoctorRow]:
 def _config(found: Machine) -> Iterable[DoctorRow]:
     problems = all_problems(found.tiers)
     if not problems:
-        read = [at_home(path, found.env) for path in _settings_files(found)]
+        read = [found.at_home(path) for path in _settings_files(found)]
         return [DoctorRow("ok", "config", ", ".join(read) or "no settings file; the defaults hold")]
     return [
         DoctorRow("fail" if problem.severity == "error" else "warn", "config", problem.text)
@@ -381,4 +380,4 @@ def _path_words(found: Machine) -> list[str]:
         ("state", where.state),
         ("log", log_folder(where.state)),
     )
-    return [f"{name} {_one_line(at_home(path, found.env))}" for name, path in named]
+    return [f"{name} {_one_line(found.at_home(path))}" for name, path in named]

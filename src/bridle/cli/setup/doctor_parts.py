@@ -27,6 +27,7 @@ from bridle.base.text.terminal_text import visible_line
 from bridle.cli.accounts.models import ModelDesk
 from bridle.cli.engine_attach import connect_to_engine
 from bridle.cli.policy.hooks import folder_hooks
+from bridle.clients.interaction.render.start_info import folder_words
 from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers
 from bridle.control.token_files import TokenFile
@@ -69,6 +70,10 @@ class Machine(NamedTuple):
     @property
     def offline(self) -> bool:
         return self.parsed.offline
+
+    def at_home(self, path: str) -> str:
+        """A path as people write it: `~` for their home."""
+        return folder_words(path, self.env.get("HOME", ""))
 
 
 # An engine that listens
@@ -165,15 +170,9 @@ def disk_rows(machine: Machine) -> Iterable[DoctorRow]:
         seen.add(device)
         disk = os.statvfs(there)
         room = disk.f_bavail * disk.f_frsize
-        text = f"{room / 1e9:.1f} GB free for {at_home(folder, machine.env)}"
+        text = f"{room / 1e9:.1f} GB free for {folder_words(folder, machine.env.get('HOME', ''))}"
         status: PartStatus = "ok" if room >= LITTLE_ROOM else "warn" if room else "fail"
         yield DoctorRow(status, "disk", text)
-
-
-def at_home(path: str, env: Mapping[str, str]) -> str:
-    """A path as people write it: `~` for their home."""
-    home = env.get("HOME", "").rstrip("/")
-    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
 
 
 def _nearest(folder: str) -> str:

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from bridle._version import __version__
 from bridle.app.engine import running_engine
 from bridle.app.service.serving import ListeningEngine, ListenOptions, check_listen_options, listening_engine
-from bridle.app.user.setting_sections import McpServerSettings, load
+from bridle.app.user.setting_sections import McpServerSettings
 from bridle.base.clock import SystemClock
 from bridle.cli.console import say, tell
+from bridle.cli.option_values import user_settings
 from bridle.cli.stdin import unlocked
-from bridle.config.folders import folders, home_of
+from bridle.config.folders import folders
 from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.control.engine_settings import EngineSettings
 from bridle.control.listening_socket import tcp_address
@@ -45,7 +46,7 @@ def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> Listen
     """What the words and the person's own settings say about listening."""
     if parsed.listen is not None and parsed.no_listen:
         raise UsageError("--listen and --no-listen exclude each other. Choose one")
-    tiers = load(where=folders(env), cwd=home_of(env), env=env).checked()
+    tiers = user_settings(env)
     engine = tiers.section("engine", EngineSettings)
     listen = None if parsed.no_listen else parsed.listen or engine.listen
     return ListenOptions(

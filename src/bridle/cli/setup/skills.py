@@ -10,21 +10,20 @@ from typing import Any, Final
 import msgspec
 
 from bridle.app.sources.skill_sources import agreed_of, find_all
-from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import is_acked, skill_settings
-from bridle.base.fs.files import read_limited, write_new
+from bridle.base.fs.files import read_limited
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, say_json, say_lines, tell
+from bridle.cli.option_values import settings_here
 from bridle.cli.policy.trust import stored_approvals
-from bridle.cli.setup.doctor_parts import at_home
-from bridle.config.folders import PROJECT_FOLDER, folders, project_folder
+from bridle.cli.setup.agents import folder_of_new, report_checked, shown_path, write_beginning
+from bridle.config.folders import folders
 from bridle.context.skills.session_skills import Offered, SessionSkills, offered_of
 from bridle.context.skills.skill_file import BadSkill, read_skill
 from bridle.context.skills.skill_records import MAX_BODY_BYTES, SKILL_FILE
 from bridle.context.skills.skill_views import skill_description, skill_lines, skill_list
-from bridle.protocol.errors import BridleError, UsageError
+from bridle.protocol.errors import UsageError
 
-EXIT_PROBLEMS: Final = 1
 _BEGINNING: Final = """\
 ---
 name: {name}
@@ -54,16 +53,7 @@ def skills_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SessionSk
     """The skills that a session here would have. Nothing of them is run, and nobody is asked."""
     approvals = stored_approvals(env)
     cwd = os.path.realpath(os.getcwd())
-    tiers = load(
-        where=folders(env),
-        cwd=cwd,
-        env=env,
-        config_file=getattr(parsed, "config", None),
-        profile=getattr(parsed, "profile", None),
-        sets=getattr(parsed, "set", ()),
-        is_acked=is_acked(approvals),
-    )
-    settings = skill_settings(tiers)
+    settings = skill_settings(settings_here(parsed, env, is_acked=is_acked(approvals)))
 
     def find() -> Offered:
         if not settings.enabled:
@@ -117,15 +107,8 @@ class CheckedSkill(msgspec.Struct, frozen=True, kw_only=True):
 def _check(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     paths = parsed.path or _folders_here(parsed, env)
     found = [_checked(path, env) for path in paths]
-    bad = [one for one in found if one.problem]
-    if parsed.json:
-        return say_json(found) or (EXIT_PROBLEMS if bad else 0)
     lines = [line for one in found for line in _checked_lines(one)]
-    say(
-        "\n".join(lines or ["No skills of yours or of this project here. Begin one: bridle skills new NAME"])
-        + "\n"
-    )
-    return EXIT_PROBLEMS if bad else 0
+    return report_checked(parsed, found, lines, has_problems=any(one.problem for one in found))
 
 
 def _folders_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
@@ -140,17 +123,11 @@ def _folders_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[st
     return sorted(found)
 
 
-def _shown(path: str, env: Mapping[str, str]) -> str:
-    """A path as people write it: from where they are, or from their home."""
-    here = os.path.relpath(path)
-    return at_home(path, env) if here.startswith("../") else here
-
-
 def _checked(path: str, env: Mapping[str, str]) -> CheckedSkill:
     folder = os.path.dirname(path) if os.path.basename(path) == SKILL_FILE else path
     folder = os.path.abspath(folder)
     file = os.path.join(folder, SKILL_FILE)
-    shown = _shown(file, env)
+    shown = shown_path(file, env)
     try:
         contents = read_limited(file, MAX_BODY_BYTES)
         if contents.truncated:
@@ -178,9 +155,6 @@ def _checked_lines(one: CheckedSkill) -> list[str]:
 
 
 def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    cwd = os.path.realpath(os.getcwd())
-    where = folders(env).config if parsed.own else project_folder(cwd) or os.path.join(cwd, PROJECT_FOLDER)
-    folder = os.path.join(where, "skills", parsed.name)
     description = parsed.description or "What it does. Use it when …"
     text = _BEGINNING.format(
         name=parsed.name,
@@ -191,18 +165,8 @@ def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         read_skill(text, folder=parsed.name)
     except BadSkill as bad:
         raise UsageError(f'"{visible_line(parsed.name)[:100]}" cannot be a skill: {bad}') from None
-    file = os.path.join(folder, SKILL_FILE)
-    try:
-        os.makedirs(folder, mode=0o700 if parsed.own else 0o777, exist_ok=True)
-        write_new(file, text)
-    except FileExistsError:
-        raise UsageError(f"{_shown(file, env)} is there already. Nothing was changed") from None
-    except OSError as problem:
-        raise BridleError("FileUnwritable", path=file, problem=problem.strerror or str(problem)) from None
-    if parsed.json:
-        return say_json({"name": parsed.name, "file": file})
-    agree = "" if parsed.own else "\nThen agree to it, as to every file of a project: bridle trust ack"
-    return say(f"Wrote {_shown(file, env)}. Say in it what to do, and check it: bridle skills check{agree}\n")
+    file = os.path.join(folder_of_new(parsed, env), "skills", parsed.name, SKILL_FILE)
+    return write_beginning(file, text, parsed, env)
 
 
 def skill_names(env: Mapping[str, str]) -> list[str]:

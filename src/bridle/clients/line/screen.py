@@ -12,9 +12,15 @@ from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.effects import OpenDiff
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
-from bridle.clients.interaction.render.answer_spans import AnswerPiece, AnswerSpans, AnswerStyle, TokenStyle
+from bridle.clients.interaction.render.answer_spans import AnswerPiece, AnswerSpans, AnswerStyle
 from bridle.clients.interaction.render.call_text import coloured_parts, excerpt, output_lines
-from bridle.clients.interaction.render.edit_rows import EditPiece, diff_rows, edit_rows, short_edit_rows
+from bridle.clients.interaction.render.edit_rows import (
+    EditPiece,
+    TokenStyle,
+    diff_rows,
+    edit_rows,
+    short_edit_rows,
+)
 from bridle.clients.interaction.render.event_rows import EventRow, EventRows, RowKind, Wording, failure_text
 from bridle.clients.interaction.render.progress_text import SAID_LINES, plan_rows, plan_title, said_lines
 from bridle.clients.interaction.render.session_fold import changed_paths, edited_files
