@@ -15,7 +15,7 @@ from bridle.base.text.spelling import meant_words, nearest
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import tell, unwritten
 from bridle.cli.verbs import TALK, VERBS, verb_names
-from bridle.cli.verbs.rows import PATHS, Action, Argument, Option, Verb
+from bridle.cli.verbs.rows import PATHS, Action, Args, Argument, Option, Verb
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def run_verb(arguments: list[str]) -> int:
         return unwritten(problem)
 
 
-def _carry_out(parsed: argparse.Namespace) -> int:
+def _carry_out(parsed: Args) -> int:
     """Import the function of a verb and run it."""
     verb = VERBS[parsed.verb]
     row = verb.action(getattr(parsed, "action", None))
@@ -284,7 +284,7 @@ def _refuse_a_folder_that_is_gone() -> None:
         ) from None
 
 
-def _refuse_another_file(parsed: argparse.Namespace, damaged: Sequence[str]) -> None:
+def _refuse_another_file(parsed: Args, damaged: Sequence[str]) -> None:
     """A path whose bytes are no text would be the path of another file, or of none. Prompts may have any bytes."""
     verb = VERBS[parsed.verb]
     row = verb.action(getattr(parsed, "action", None)) or verb
@@ -293,7 +293,7 @@ def _refuse_another_file(parsed: argparse.Namespace, damaged: Sequence[str]) -> 
             raise UsageError(f"{path} cannot be used: its name is not UTF-8 text. Rename it")
 
 
-def _paths_given(place: Argument | Option, parsed: argparse.Namespace) -> Sequence[str]:
+def _paths_given(place: Argument | Option, parsed: Args) -> Sequence[str]:
     """Return the paths that were given for an argument or an option, if it takes paths."""
     given = getattr(parsed, place.attribute) if place.value in PATHS else None
     return (given,) if isinstance(given, str) else given or ()

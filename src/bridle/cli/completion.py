@@ -23,7 +23,7 @@ from bridle.cli.option_values import settings_here
 from bridle.cli.setup.agents import agent_names
 from bridle.cli.setup.skills import skill_names
 from bridle.cli.verbs import VERBS, verb_names
-from bridle.cli.verbs.rows import HELP, PATHS, Action, Verb
+from bridle.cli.verbs.rows import HELP, PATHS, Action, Args, Env, Verb
 from bridle.config.folders import folders
 from bridle.config.profiles import profile_names
 from bridle.protocol.errors import BridleError
@@ -61,7 +61,7 @@ class CompletionLevel(NamedTuple):
     live: str = ""
 
 
-def completion(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def completion(parsed: Args, env: Env) -> int:
     if parsed.shell in _LIVE.values():
         # A shell reads the words again, so only those pass in which there is nothing to read.
         words = filter(_is_harmless, _live_words(parsed.shell, env))
@@ -76,7 +76,7 @@ def completion(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return say(fish_script(found))
 
 
-def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
+def _live_words(what: str, env: Env) -> list[str]:
     """Return the names there are now; none where settings, keys or sessions cannot be read. No server is asked."""
     nothing = argparse.Namespace()
     try:

@@ -5,7 +5,6 @@ Loaded where a socket was found or a terminal is used.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -19,6 +18,7 @@ from bridle.app.user.setting_sections import load
 from bridle.base.clock import SystemClock
 from bridle.base.net.engine_place import EnginePlace
 from bridle.cli.console import safe, tell
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.engine_address import LOST
 from bridle.clients.line.run_terminal import RunTerminal
 from bridle.clients.line.terminal import Look, Terminal, look_of
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from bridle.protocol.queries import A, Query
 
 
-def terminal_look(parsed: argparse.Namespace, env: Mapping[str, str]) -> Look:
+def terminal_look(parsed: Args, env: Env) -> Look:
     """`--plain` and `--no-color` go before the environment."""
     env = {**env, "NO_COLOR": "1"} if parsed.no_color else env
     return look_of(_as_given(env), terminal=True, plain=parsed.plain)
 
 
-def _as_given(env: Mapping[str, str]) -> Mapping[str, str]:
+def _as_given(env: Env) -> Mapping[str, str]:
     """The environment without the LC_CTYPE that Python sets for itself where the locale is C (PEP 538)."""
     if sys.flags.utf8_mode and env.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
         return {name: value for name, value in env.items() if name != "LC_CTYPE"}
@@ -69,7 +69,7 @@ _SAID_ELSEWHERE = frozenset(
 """Variables of ours that change nothing about a session."""
 
 
-def why_in_process(parsed: argparse.Namespace, env: Mapping[str, str], create: CreateSession) -> str | None:
+def why_in_process(parsed: Args, env: Env, create: CreateSession) -> str | None:
     """Why this has to run here although an engine listens; None where it can travel, as far as its input does."""
     note = EnginePlace(folders(env).runtime).found()
     if note is None:
@@ -101,7 +101,7 @@ def why_untold(create: CreateSession, content: tuple[InputBlock, ...] = ()) -> s
     return "the input is too long for a frame" if length > MOST_BYTES - ROOM_BESIDE else None
 
 
-def _keys_here(env: Mapping[str, str], cwd: str, provider: str) -> bool:
+def _keys_here(env: Env, cwd: str, provider: str) -> bool:
     """Whether the environment has the key of this provider, or of any where nobody says which it will be."""
     tiers = load(where=folders(env), cwd=cwd, env=env).checked()
     configured: Mapping[str, Mapping[str, str]] = tiers.get("providers") or {}
@@ -110,7 +110,7 @@ def _keys_here(env: Mapping[str, str], cwd: str, provider: str) -> bool:
     return provider in names if provider else bool(names)
 
 
-async def connect_to_engine(env: Mapping[str, str], *, name: str, answers: bool) -> RemoteConnection | None:
+async def connect_to_engine(env: Env, *, name: str, answers: bool) -> RemoteConnection | None:
     """A client of the engine of this person; None where none answers after all."""
     place = EnginePlace(folders(env).runtime)
     try:
@@ -131,9 +131,7 @@ def tell_link(say: Callable[[str], None]) -> Callable[[float | None], None]:
 class RunAtTerminal:
     """`page` is the terminal; `asks` whether they can be asked, `renders` whether they read the answer there."""
 
-    def __init__(
-        self, parsed: argparse.Namespace, env: Mapping[str, str], *, asks: bool, renders: bool
-    ) -> None:
+    def __init__(self, parsed: Args, env: Env, *, asks: bool, renders: bool) -> None:
         stream = sys.stdout if renders else sys.stderr
         terminal = Terminal(
             input_fd=sys.stdin.fileno(),
@@ -159,10 +157,10 @@ LEAVE_S = 3.0
 
 
 async def connection_of_run(
-    parsed: argparse.Namespace,
+    parsed: Args,
     create: CreateSession,
     content: RunInput,
-    env: Mapping[str, str],
+    env: Env,
     at_terminal: RunAtTerminal | None,
 ) -> Connection | None:
     """The engine to run it in; None where it cannot, or nobody answers, and it has to run here."""

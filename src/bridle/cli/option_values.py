@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 from bridle.app.user.setting_sections import load
 from bridle.base.fs.files import read_limited
 from bridle.base.text.terminal_text import visible_line
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders, home_of
 from bridle.config.problems import Problem
 from bridle.config.tiers import Tiers
@@ -28,7 +28,7 @@ def added_folders(given: Iterable[str]) -> tuple[str, ...]:
     return folders
 
 
-def with_env_file(env: Mapping[str, str], path: str | None) -> Mapping[str, str]:
+def with_env_file(env: Env, path: str | None) -> Mapping[str, str]:
     """The environment with what the file adds to it. What the shell sets goes before it. Raises `UsageError`."""
     if path is None:
         return env
@@ -44,9 +44,7 @@ def with_env_file(env: Mapping[str, str], path: str | None) -> Mapping[str, str]
     raise UsageError(f"--env-file {visible_line(path)} cannot be used: {why}")
 
 
-def settings_here(
-    parsed: argparse.Namespace, env: Mapping[str, str], *, cwd: str | None = None, **more: Any
-) -> Tiers:
+def settings_here(parsed: Args, env: Env, *, cwd: str | None = None, **more: Any) -> Tiers:
     """Return the settings of this folder, or of `cwd`, with the options of the command line, unchecked."""
     return load(
         where=folders(env),
@@ -64,7 +62,7 @@ def has_any_content(_file: object) -> bool:
     return True
 
 
-def user_settings(env: Mapping[str, str]) -> Tiers:
+def user_settings(env: Env) -> Tiers:
     """Return the user's own settings, as they apply in every folder. Raises `BadConfig`."""
     return load(where=folders(env), cwd=home_of(env), env=env).checked()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import codecs
 import os
 import select
@@ -23,6 +22,7 @@ from bridle.base.process.peer_process import comes_from_a_call
 from bridle.base.secrets.redact import StreamRedactor
 from bridle.base.secrets.secret_shapes import kinds
 from bridle.cli.console import aligned, say_lines, tell, unwritten
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import Folders, folders
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.providers import DEMO
@@ -187,7 +187,7 @@ def secret_from(prompt: str, *, what: str) -> str:
     return secret.strip()
 
 
-def new_passphrase(env: Mapping[str, str], prompt: str) -> str:
+def new_passphrase(env: Env, prompt: str) -> str:
     """A passphrase to lock something with: from the environment, or typed twice."""
     if phrase := env.get("BRIDLE_PASSPHRASE"):
         return phrase
@@ -208,7 +208,7 @@ _KEYS = "Passphrase for your stored keys (hidden; Enter goes on without) › "
 _SESSIONS = "Passphrase for your sessions (hidden) › "
 
 
-def unlocked(env: Mapping[str, str], *, model: str | None) -> Mapping[str, str]:
+def unlocked(env: Env, *, model: str | None) -> Mapping[str, str]:
     """The environment for a session with a model, with the passphrase that a person typed.
 
     As it was where none is needed or nobody is there. What is wrong is left for whoever needs what is locked.
@@ -216,12 +216,12 @@ def unlocked(env: Mapping[str, str], *, model: str | None) -> Mapping[str, str]:
     return _unlocked(env, keys=(model or "").partition(":")[0] != DEMO)
 
 
-def sessions_unlocked(env: Mapping[str, str]) -> Mapping[str, str]:
+def sessions_unlocked(env: Env) -> Mapping[str, str]:
     """The same for a command that only looks at stored sessions: it needs no key of a provider."""
     return _unlocked(env, keys=False)
 
 
-def _unlocked(env: Mapping[str, str], *, keys: bool) -> Mapping[str, str]:
+def _unlocked(env: Env, *, keys: bool) -> Mapping[str, str]:
     if env.get(_VARIABLE) or not sys.stdin.isatty() or not sys.stderr.isatty():
         return env
     stored = _stored(env)
@@ -235,7 +235,7 @@ def _unlocked(env: Mapping[str, str], *, keys: bool) -> Mapping[str, str]:
     return env
 
 
-def _with_passphrase(env: Mapping[str, str], *, log: bool, keys: bool) -> Mapping[str, str]:
+def _with_passphrase(env: Env, *, log: bool, keys: bool) -> Mapping[str, str]:
 
     for _ in range(TRIES):
         phrase = hidden_line(_SESSIONS if log else _KEYS)
@@ -257,14 +257,14 @@ def _with_passphrase(env: Mapping[str, str], *, log: bool, keys: bool) -> Mappin
     return env
 
 
-def _stored(env: Mapping[str, str]) -> StoredKeys:
+def _stored(env: Env) -> StoredKeys:
     return StoredKeys(where=folders(env), env=env, clock=SystemClock())
 
 
 _READ_BYTES = 64 * 1024
 
 
-def redact_verb(parsed: argparse.Namespace, _env: Mapping[str, str]) -> int:
+def redact_verb(parsed: Args, _env: Env) -> int:
     if parsed.kinds:
         return say_lines(aligned(kinds().items()))
     return _filter(sys.stdin.fileno())

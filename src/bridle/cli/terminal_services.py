@@ -21,6 +21,7 @@ from bridle.base.fs.files import private_folder, read_limited, write_atomic
 from bridle.base.process.processes import CannotStart
 from bridle.base.process.user_programs import read_output, run_in_foreground
 from bridle.base.text.terminal_text import visible_line
+from bridle.cli.verbs.rows import Env
 from bridle.clients.engine_address import EngineLink
 from bridle.clients.images import MAX_BYTES, image_of, read_image
 from bridle.clients.interaction.composer.composer import Picture
@@ -34,7 +35,7 @@ from bridle.protocol.tokens import Claims
 
 def terminal_services(
     cwd: str,
-    env: Mapping[str, str],
+    env: Env,
     *,
     come_back: str = "",
     link: EngineLink | None = None,
@@ -147,7 +148,7 @@ def picture_at(path: str, tiers: Tiers) -> Picture | None:
     return Picture(read.label(visible_line(os.path.basename(path))), read.block)
 
 
-async def picture_on_clipboard(env: Mapping[str, str]) -> Picture:
+async def picture_on_clipboard(env: Env) -> Picture:
     """The image on the person's clipboard. Raises `UsageError` where there is none or none can be read."""
     program = _clipboard_program(env)
     try:
@@ -162,7 +163,7 @@ async def picture_on_clipboard(env: Mapping[str, str]) -> Picture:
     return Picture(read.label("clipboard"), read.block)
 
 
-def _clipboard_program(env: Mapping[str, str]) -> list[str]:
+def _clipboard_program(env: Env) -> list[str]:
     """The program that gives an image. At the other end of a connection there is no clipboard of ours."""
     if env.get("SSH_CONNECTION") or env.get("SSH_TTY"):
         raise UsageError(_FAR_AWAY)
@@ -221,7 +222,7 @@ def _is_text(name: str) -> bool:
 _LESS: Final = "-FRX"  # a text that fits is printed and stays; colours are colours
 
 
-async def open_pager(text: str, env: Mapping[str, str]) -> None:
+async def open_pager(text: str, env: Env) -> None:
     """Shows a text until the person has read it. Raises `UsageError`.
 
     The pager reads a file without a name: what a command printed stays nowhere, not even after a `kill -9`.
@@ -239,7 +240,7 @@ async def open_pager(text: str, env: Mapping[str, str]) -> None:
         raise UsageError(f"The text could not be kept for the pager ({problem.strerror})") from None
 
 
-def _pager_of(env: Mapping[str, str]) -> list[str]:
+def _pager_of(env: Env) -> list[str]:
     """The words that start the pager of PAGER, or one that every system has."""
     try:
         if words := shlex.split(env.get("PAGER", "")):
@@ -250,7 +251,7 @@ def _pager_of(env: Mapping[str, str]) -> list[str]:
     return ["less" if shutil.which("less", path=env.get("PATH")) else "more"]
 
 
-def editor_of(env: Mapping[str, str]) -> list[str]:
+def editor_of(env: Env) -> list[str]:
     """The words that start the editor of VISUAL or EDITOR. Raises `UsageError` where none is set."""
     variable = next((name for name in ("VISUAL", "EDITOR") if env.get(name, "").strip()), None)
     if variable is None:
@@ -268,7 +269,7 @@ def has_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
-async def open_editor(command: list[str], file: str, env: Mapping[str, str]) -> int:
+async def open_editor(command: list[str], file: str, env: Env) -> int:
     """Edits a file with `command`; returns the editor's exit code. Raises `UsageError` if it cannot be started."""
     try:
         return await run_in_foreground([*command, file], cwd=os.getcwd(), env=env)
@@ -280,7 +281,7 @@ async def open_editor(command: list[str], file: str, env: Mapping[str, str]) -> 
 _DRAFT_BYTES = 1 << 20
 
 
-async def edited(text: str, state_folder: str, env: Mapping[str, str]) -> str | None:
+async def edited(text: str, state_folder: str, env: Env) -> str | None:
     """The text as the editor left it, None where that is too much. The file does not stay. Raises `UsageError`."""
     command = editor_of(env)
     try:

@@ -6,13 +6,14 @@ Nothing leaves the machine before the user chose. Servers on this machine are lo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.stdin import secret_from
+from bridle.cli.verbs.rows import Env
 from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.credentials.records import ApiKey, Credential, secret_of
 from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
@@ -37,9 +38,7 @@ class Connectable(Protocol):
     def key_env(self) -> str | None: ...
 
 
-def chosen_provider(
-    endpoints: Sequence[Connectable], env: Mapping[str, str], ask: Ask, say: Say
-) -> str | None:
+def chosen_provider(endpoints: Sequence[Connectable], env: Env, ask: Ask, say: Say) -> str | None:
     """The provider a person picks from a list, by number, by name or by a part of it that fits only one.
 
     None when they leave.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from bridle.app.user.model_setup import connectable, listed_entries
@@ -21,6 +20,7 @@ from bridle.cli.accounts.first_run import chosen_provider, listed_with, pasted_k
 from bridle.cli.accounts.login_account import LoginDesk, sign_in
 from bridle.cli.console import aligned, say, say_json, say_line, say_lines, tell, tolerate_characters
 from bridle.cli.stdin import hidden_line, new_passphrase, typed_line
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import Folders
 from bridle.config.settings_writer import set_value
 from bridle.credentials.encrypted import MAX_BYTES, EncryptedStore
@@ -222,7 +222,7 @@ def lock_stored(desk: LoginDesk, kind: LockKind) -> int:
     return say(f"{words[0].upper()}{words[1:]}.{also}\n")
 
 
-def log_lock_row(stored: StoredKeys, where: Folders, env: Mapping[str, str]) -> tuple[bool, str]:
+def log_lock_row(stored: StoredKeys, where: Folders, env: Env) -> tuple[bool, str]:
     """For `doctor`: whether the session log cannot be looked at here, and what there is to say of its lock."""
     kind = stored.log_key.lock_kind()
     if kind is None:
@@ -237,7 +237,7 @@ def log_lock_row(stored: StoredKeys, where: Folders, env: Mapping[str, str]) -> 
     return False, f"locked another way than stored keys: bridle login --lock {kept}"
 
 
-def _has_key(kind: LockKind, env: Mapping[str, str]) -> bool:
+def _has_key(kind: LockKind, env: Env) -> bool:
     return kind == "automatic" or bool(env.get(_variable(kind)))
 
 
@@ -246,7 +246,7 @@ def _variable(kind: LockKind) -> str:
 
 
 def credentials_row(
-    stored: StoredKeys, where: Folders, env: Mapping[str, str]
+    stored: StoredKeys, where: Folders, env: Env
 ) -> tuple[Literal["ok", "warn", "skip"], str]:
     """What `doctor` says of stored credentials: ok, warn, fail or skip, and one line. Nobody is asked for anything."""
     if stored.is_empty:
@@ -271,7 +271,7 @@ def credentials_row(
 EXIT_CREDENTIALS = 4
 
 
-def login(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def login(parsed: Args, env: Env) -> int:
     tolerate_characters()
     desk = LoginDesk(parsed, env)
     if parsed.list:
@@ -288,7 +288,7 @@ def login(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return asyncio.run(_connect(desk, endpoint, parsed))
 
 
-def logout(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def logout(parsed: Args, env: Env) -> int:
     desk = LoginDesk(parsed, env)
     stored = desk.stored
     if parsed.all:
@@ -313,7 +313,7 @@ def logout(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return 0
 
 
-async def _connect(desk: LoginDesk, endpoint: Endpoint, parsed: argparse.Namespace) -> int:
+async def _connect(desk: LoginDesk, endpoint: Endpoint, parsed: Args) -> int:
     oauth = desk.oauth(endpoint.name)
     try:
         credential: Credential

@@ -6,7 +6,6 @@ pasted.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
@@ -21,6 +20,7 @@ from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, tell
 from bridle.cli.option_values import settings_here
 from bridle.cli.stdin import hidden_line
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders
 from bridle.credentials.credential_settings import CredentialSettings
 from bridle.credentials.forms import form_post
@@ -36,7 +36,7 @@ from bridle.providers.model_directory import Models
 class LoginDesk:
     """One command's view of them. At a terminal a person is asked for the passphrase of the store, if it has one."""
 
-    def __init__(self, parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
+    def __init__(self, parsed: Args, env: Env) -> None:
         self.env = env
         self.where = folders(env)
         self.tiers = settings_here(parsed, env).checked()
@@ -99,9 +99,7 @@ SHOWN_TO_BROWSERS = (
 """What of our environment a browser gets: what it needs to be seen, and no keys."""
 
 
-async def sign_in(
-    desk: LoginDesk, endpoint: Endpoint, oauth: Mapping[str, object], parsed: argparse.Namespace
-) -> SignIn:
+async def sign_in(desk: LoginDesk, endpoint: Endpoint, oauth: Mapping[str, object], parsed: Args) -> SignIn:
     """The tokens of a sign-in that a person has just made. Raises `CredentialError`."""
     client = client_of(endpoint.name, oauth)
     post = form_post(lambda: desk.models.connections)
@@ -128,7 +126,7 @@ async def sign_in(
     )
 
 
-def _by_device(client: OAuthClient, desk: LoginDesk, parsed: argparse.Namespace) -> bool:
+def _by_device(client: OAuthClient, desk: LoginDesk, parsed: Args) -> bool:
     """As asked for; else in a browser where one can be shown, by a code where none can."""
     if parsed.device and not client.device_url:
         raise UsageError("This provider has no sign-in by code; leave --device out")
@@ -148,7 +146,7 @@ def _show_code(provider: str, code: DeviceCode) -> None:
     say(f"Waiting, {minutes} minutes at most. Ctrl-C stops.\n")
 
 
-def _open_in_browser(address: str, env: Mapping[str, str]) -> None:
+def _open_in_browser(address: str, env: Env) -> None:
     """Tries to; the address has been printed for when it does not work."""
     program = env.get("BROWSER", "").partition(":")[0] or (
         "open" if os.uname().sysname == "Darwin" else "xdg-open"

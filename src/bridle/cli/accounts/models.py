@@ -5,7 +5,6 @@ Without a name only this machine is asked. A provider's own list is fetched when
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from bridle.base.text.phrases import counted, window_words
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import aligned, say_json, say_lines, tell
 from bridle.cli.option_values import settings_here
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers
 from bridle.credentials.credential_settings import CredentialSettings
@@ -42,7 +42,7 @@ from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.sandbox.session_border import machine_spawn
 
 
-async def keys_here(env: Mapping[str, str], cwd: str) -> tuple[str, ProjectKeys] | None:
+async def keys_here(env: Env, cwd: str) -> tuple[str, ProjectKeys] | None:
     """The project around a folder, and what its secrets file gives; None where it has none."""
     root = repository_root(cwd)
     if not has_secrets_file(root):
@@ -96,7 +96,7 @@ class _Wanted(NamedTuple):
     part: str
 
 
-def models(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def models(parsed: Args, env: Env) -> int:
     tiers = settings_here(parsed, env).checked()
     desk = ModelDesk(tiers, env)
     if (problem := asyncio.run(desk.read_project_keys())) is not None:
@@ -125,7 +125,7 @@ class ModelDesk:
     providers of plugins are not among them.
     """
 
-    def __init__(self, tiers: Tiers, env: Mapping[str, str], *, stored: StoredKeys | None = None) -> None:
+    def __init__(self, tiers: Tiers, env: Env, *, stored: StoredKeys | None = None) -> None:
         self._tiers = tiers
         self._env = env
         self._sections: Mapping[str, Mapping[str, Any]] = tiers.get("providers") or {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
@@ -19,6 +18,7 @@ from bridle.cli.console import say, say_json, say_lines, say_raw, tell
 from bridle.cli.sessions.session_changes import minute
 from bridle.cli.sessions.sessions import COLUMNS
 from bridle.cli.stdin import refuse_tool_calls, sessions_unlocked
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.interaction.render.call_text import approver
 from bridle.clients.interaction.session.status_line import cut
 from bridle.config.folders import folders
@@ -35,7 +35,7 @@ _UNITS: Final = {"m": 60, "h": 3600, "d": 24 * 3600}
 _LONGEST_S: Final = 400 * 24 * 3600
 
 
-def token(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def token(parsed: Args, env: Env) -> int:
     clock = SystemClock()
     where = folders(env)
     audit = ServiceAudit(where.state, clock)
@@ -57,7 +57,7 @@ def token(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return _mint(tokens, parsed, env, audit)
 
 
-def _mint(tokens: Tokens, parsed: argparse.Namespace, env: Mapping[str, str], audit: ServiceAudit) -> int:
+def _mint(tokens: Tokens, parsed: Args, env: Env, audit: ServiceAudit) -> int:
     if parsed.watch and parsed.approve:
         raise UsageError("--watch looks on and --approve answers too: choose one of them")
     if bool(parsed.session) == parsed.ci:
@@ -92,7 +92,7 @@ def _mint(tokens: Tokens, parsed: argparse.Namespace, env: Mapping[str, str], au
     return say_raw(f"{signed}\n")
 
 
-def _sessions(names: list[str], env: Mapping[str, str]) -> tuple[str, ...]:
+def _sessions(names: list[str], env: Env) -> tuple[str, ...]:
     store = session_store(sessions_unlocked(env))
     try:
         return tuple(dict.fromkeys(store.find(name).id for name in names))
@@ -108,7 +108,7 @@ def _seconds(text: str) -> int:
     return seconds
 
 
-def _list(register: TokenFile, parsed: argparse.Namespace, clock: SystemClock) -> int:
+def _list(register: TokenFile, parsed: Args, clock: SystemClock) -> int:
     issued = register.issued()
     if parsed.json:
         rows = [
@@ -169,7 +169,7 @@ def _revoke(tokens: Tokens, jti: str, audit: ServiceAudit) -> int:
     return say(f"Revoked: {jti}. Nobody is admitted with it any more.\n")
 
 
-def _audit(parsed: argparse.Namespace, env: Mapping[str, str], audit: ServiceAudit) -> int:
+def _audit(parsed: Args, env: Env, audit: ServiceAudit) -> int:
     rows = list(audit.entries())
     if parsed.session:
         store = session_store(sessions_unlocked(env))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
@@ -24,6 +23,7 @@ from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.mcp.mcp_servers import FolderServers, folder_servers
 from bridle.cli.option_values import unwritable
 from bridle.cli.stdin import hidden_line, is_agreed, secret_from, typed_answer
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders, home_of
 from bridle.config.origins import checked_value
 from bridle.config.problems import shown
@@ -47,7 +47,7 @@ from bridle.protocol.errors import BridleError, UsageError
 # credential store, and a reference to it into the settings.
 
 
-def mcp_secret(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def mcp_secret(parsed: Args, env: Env) -> int:
     stored = stored_values(folder_servers(parsed, env), env)
     name: str = parsed.name
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None or name.upper().startswith("BRIDLE_"):
@@ -66,7 +66,7 @@ def mcp_secret(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return say(f"Stored. In settings of MCP servers: ${{{name}}}\n")
 
 
-def stored_values(here: FolderServers, env: Mapping[str, str]) -> StoredKeys:
+def stored_values(here: FolderServers, env: Env) -> StoredKeys:
     """The credential store of this person; at a terminal they are asked for its passphrase, if it has one."""
     ask = (lambda: hidden_line("Passphrase (hidden) › ")) if sys.stdin.isatty() else None
     back_end = here.tiers.section("credentials", CredentialSettings).store
@@ -102,7 +102,7 @@ class _Plan(msgspec.Struct, frozen=True):
         return tuple(one for one in self.servers if one.verdict == "add")
 
 
-def mcp_import(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def mcp_import(parsed: Args, env: Env) -> int:
     here = folder_servers(parsed, env)
     stored = stored_values(here, env)
     chosen = _files(parsed, here, env)
@@ -128,9 +128,7 @@ def mcp_import(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 # Which files
 
 
-def _files(
-    parsed: argparse.Namespace, here: FolderServers, env: Mapping[str, str]
-) -> tuple[ForeignFile, ...]:
+def _files(parsed: Args, here: FolderServers, env: Env) -> tuple[ForeignFile, ...]:
     if parsed.file is not None:
         return (_read(os.path.abspath(parsed.file), here, env),)
     found = tuple(_found(here, env))
@@ -152,7 +150,7 @@ def _files(
     return tuple(found[number - 1] for number in dict.fromkeys(numbers))
 
 
-def _found(here: FolderServers, env: Mapping[str, str]) -> Iterator[ForeignFile]:
+def _found(here: FolderServers, env: Env) -> Iterator[ForeignFile]:
     """Those in the usual places that name any server; what cannot be read is passed over, for nobody named it."""
     home = home_of(env)
     config_home = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
@@ -165,7 +163,7 @@ def _found(here: FolderServers, env: Mapping[str, str]) -> Iterator[ForeignFile]
             yield found
 
 
-def _read(path: str, here: FolderServers, env: Mapping[str, str]) -> ForeignFile:
+def _read(path: str, here: FolderServers, env: Env) -> ForeignFile:
     shown = visible_line(path)
     try:
         contents = read_limited(path, MOST_BYTES)
@@ -182,9 +180,7 @@ def _read(path: str, here: FolderServers, env: Mapping[str, str]) -> ForeignFile
 # What would be written
 
 
-def _planned(
-    files: Sequence[ForeignFile], here: FolderServers, env: Mapping[str, str], stored: StoredKeys
-) -> _Plan:
+def _planned(files: Sequence[ForeignFile], here: FolderServers, env: Env, stored: StoredKeys) -> _Plan:
     counting = here.counting()
     there = {row.name: ", ".join(row.files) for row in here.rows(env) if row.name in counting}
     known = stored.value_names()
@@ -281,12 +277,12 @@ _REFUSAL = (
 )
 
 
-def mcp_edit(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def mcp_edit(parsed: Args, env: Env) -> int:
     here = folder_servers(parsed, env)
     return (_add if parsed.action == "add" else _remove)(parsed, here, env)
 
 
-def _add(parsed: argparse.Namespace, here: FolderServers, env: Mapping[str, str]) -> int:
+def _add(parsed: Args, here: FolderServers, env: Env) -> int:
     name: str = parsed.name
     entry = _entry(parsed.words, parsed.transport)
     try:
@@ -329,7 +325,7 @@ def _holds_secret(word: str) -> bool:
         return False
 
 
-def _remove(parsed: argparse.Namespace, here: FolderServers, env: Mapping[str, str]) -> int:
+def _remove(parsed: Args, here: FolderServers, env: Env) -> int:
     row = here.row(parsed.name, env)
     mine = [source for source in here.tiers.sources if source.tier == "user"]
     if not any(row.name in source.values.get("mcp_servers", ()) for source in mine):
@@ -343,7 +339,7 @@ def _remove(parsed: argparse.Namespace, here: FolderServers, env: Mapping[str, s
     return say(visible_line(f'MCP server "{row.name}" is no longer in {change.path}.{still}') + "\n")
 
 
-def _written(name: str, entry: dict[str, Any] | None, env: Mapping[str, str]) -> SettingChange:
+def _written(name: str, entry: dict[str, Any] | None, env: Env) -> SettingChange:
     where = folders(env)
     try:
         return set_entry(TABLE, where, ("mcp_servers", name), entry)

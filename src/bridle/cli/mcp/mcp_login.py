@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import re
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bridle.base.clock import SystemClock
@@ -20,6 +18,7 @@ from bridle.cli.console import say, tell, tolerate_characters
 from bridle.cli.mcp.mcp_servers import FolderServers, ServerRow, folder_servers
 from bridle.cli.mcp.mcp_trial import launched_server, tried_server
 from bridle.cli.stdin import hidden_line
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.problems import shown
 from bridle.credentials.callback import CallbackListener
 from bridle.credentials.oauth import SignInRefused, clause, seconds_of
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 
 
-def mcp_login(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def mcp_login(parsed: Args, env: Env) -> int:
     tolerate_characters()
     desk = LoginDesk(parsed, env)
     if parsed.action == "logout":
@@ -88,7 +87,7 @@ async def _signed_in(
     desk: LoginDesk,
     definition: ServerDefinition,
     stored_as: str,
-    parsed: argparse.Namespace,
+    parsed: Args,
     challenge: str,
 ) -> SignIn:
     """The tokens of a sign-in that a person has just made. Raises `BridleError`."""
@@ -122,7 +121,7 @@ async def _signed_in(
 
 
 def _at_browser(
-    desk: LoginDesk, definition: ServerDefinition, parsed: argparse.Namespace, callback: CallbackListener
+    desk: LoginDesk, definition: ServerDefinition, parsed: Args, callback: CallbackListener
 ) -> PersonAtBrowser:
     from bridle.mcp.server_login import LoginFailed, PersonAtBrowser
 
@@ -151,7 +150,7 @@ def _at_browser(
 def _identity(
     desk: LoginDesk,
     definition: ServerDefinition,
-    parsed: argparse.Namespace,
+    parsed: Args,
     known: ClientRegistration | None,
 ) -> ClientIdentity:
     """Who Bridle is there, as settings say. A secret comes from its variable, from the person, or from before."""

@@ -6,12 +6,11 @@ its first call waits for the user, in a terminal of their own (`parents`, `allow
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.option_values import user_settings
 from bridle.cli.stdin import is_agreed, refuse_tool_calls, unlocked
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.engine_address import unix_address
 from bridle.clients.mcp_server.agent_door import AgentDoor, Tell
 from bridle.clients.remote import connect_remote, engine_opener
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bridle.clients.mcp_server.sdk_server import OuterAgent
 
 
-def mcp_allow(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def mcp_allow(parsed: Args, env: Env) -> int:
     where = folders(env)
     register = ParentRegister(where.config, SystemClock())
     if parsed.action == "parents":
@@ -106,7 +106,7 @@ LOOK_AGAIN_S = 0.5
 LIFE_S = 400 * 24 * 3600
 
 
-def mcp_serve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def mcp_serve(parsed: Args, env: Env) -> int:
     if sys.stdin.isatty():
         raise UsageError(
             "bridle mcp serve talks with a program, not with you. How to give it to one: bridle help mcp"
@@ -119,7 +119,7 @@ def mcp_serve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return asyncio.run(_serve(_Door(parsed.cwd, token, rest, where), rest))
 
 
-async def _serve(door: _Door, env: Mapping[str, str]) -> int:
+async def _serve(door: _Door, env: Env) -> int:
     try:
         from bridle.clients.mcp_server.sdk_server import first_answer, mcp_server
         from bridle.clients.mcp_server.stdio_streams import stdio_streams
@@ -147,7 +147,7 @@ async def _serve(door: _Door, env: Mapping[str, str]) -> int:
 class _Door:
     """The door of the program that started us: made with its first call, once a person has let it in."""
 
-    def __init__(self, folder: str, token: str, env: Mapping[str, str], where: Folders) -> None:
+    def __init__(self, folder: str, token: str, env: Env, where: Folders) -> None:
         self._folder = os.path.abspath(folder)
         self._token = token
         self._env = env
@@ -247,7 +247,7 @@ def _shown(program: ParentProgram) -> str:
     return visible_line(program.path or program.name)[:200]
 
 
-def open_for_person(session: str, env: Mapping[str, str], where: Folders) -> None:
+def open_for_person(session: str, env: Env, where: Folders) -> None:
     """Starts what the person's own settings say shows a session, such as a window of their terminal."""
     tiers = user_settings(env)
     words = tiers.section("mcp_server", McpServerSettings).attach_command
@@ -260,7 +260,7 @@ def open_for_person(session: str, env: Mapping[str, str], where: Folders) -> Non
 
 @asynccontextmanager
 async def _connection(
-    name: str, token: str, env: Mapping[str, str], where: Folders
+    name: str, token: str, env: Env, where: Folders
 ) -> AsyncGenerator[tuple[Connection, str, Callable[[BridleError], None]]]:
     """A client of the engine that goes on running, or else of one in this process, to which people can attach; the one
     session it is bound to, if its token names one; and what writes faults of an engine in this process to its log."""

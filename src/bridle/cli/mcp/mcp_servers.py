@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import shlex
@@ -25,6 +24,7 @@ from bridle.base.text.terminal_text import visible, visible_line
 from bridle.base.text.tool_names import unique_server_parts
 from bridle.cli.console import aligned, say, say_json, say_lines, tell
 from bridle.cli.option_values import has_any_content, settings_here
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.remote import RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import Folders, folders
 from bridle.config.origins import BadSetting
@@ -49,7 +49,7 @@ ANSWER_S = 120.0
 _ANSWERS = frozenset({"MCPServers", "MCPServerUnavailable", "MCPNoServer"})
 
 
-def mcp_restart(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def mcp_restart(parsed: Args, env: Env) -> int:
     place = EnginePlace(folders(env).runtime)
     if place.found() is None:
         tell(
@@ -148,7 +148,7 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
     written: Tiers
     approvals: Approvals
 
-    def row(self, name: str, env: Mapping[str, str]) -> ServerRow:
+    def row(self, name: str, env: Env) -> ServerRow:
         """Raises `UsageError` where there is none of that name."""
         found = {row.name: row for row in self.rows(env)}
         if name not in found:
@@ -167,7 +167,7 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
         assert isinstance(found, ServerDefinition), "a row says that it is used"
         return found
 
-    def rows(self, env: Mapping[str, str]) -> Iterator[ServerRow]:
+    def rows(self, env: Env) -> Iterator[ServerRow]:
         """Every server, in the order of their names."""
         counting: Mapping[str, Mapping[str, Any]] = self.tiers.get("mcp_servers") or {}
         decoded = dict(zip(counting, decoded_servers(self.tiers, counting), strict=True))
@@ -203,7 +203,7 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
         state: RowState,
         why: str,
         tiers: Tiers,
-        env: Mapping[str, str],
+        env: Env,
     ) -> ServerRow:
         try:
             definition = decode_server(name, table, part=unique_server_parts([name])[name])
@@ -217,7 +217,7 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
         state: RowState,
         why: str,
         tiers: Tiers,
-        env: Mapping[str, str],
+        env: Env,
     ) -> ServerRow:
         kept = KeptLists(self.where.state).read(launch_hash(definition, self.cwd), SystemClock().now_ms())
         starts = definition.transport == "stdio"
@@ -272,7 +272,7 @@ def _pinned(pins: ServerPins | None) -> str:
     return f"{what}, {by}, {iso_ms(when_ms)[:10]}"
 
 
-def mcp_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def mcp_servers(parsed: Args, env: Env) -> int:
     here = folder_servers(parsed, env)
     if parsed.action == "show":
         row = here.row(parsed.name, env)
@@ -287,7 +287,7 @@ def mcp_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return say_lines(_lines(rows))
 
 
-def folder_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderServers:
+def folder_servers(parsed: Args, env: Env) -> FolderServers:
     """The servers that are written for this folder. Raises `BadConfig`."""
     where, cwd = folders(env), os.path.realpath(os.getcwd())
     approvals = Approvals(where.config)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import functools
 import sys
@@ -25,6 +24,7 @@ from bridle.cli.mcp.mcp_servers import FolderServers, ServerRow, folder_servers
 from bridle.cli.policy.sandbox_actions import SandboxContext, until_stopped
 from bridle.cli.policy.trust import review, typed_line
 from bridle.cli.stdin import refuse_tool_calls
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import home_of
 from bridle.mcp.input_requests import NOBODY, default_reply
 from bridle.mcp.pin_gate import PinGate, PinReview
@@ -88,7 +88,7 @@ class TrialCall(msgspec.Struct, frozen=True, kw_only=True):
     takes_defaults: bool = False
 
 
-def mcp_test(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def mcp_test(parsed: Args, env: Env) -> int:
     here = folder_servers(parsed, env)
     row = here.row(parsed.name, env)
     if row.state != "used":
@@ -98,10 +98,10 @@ def mcp_test(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def tried_server(
-    parsed: argparse.Namespace,
+    parsed: Args,
     here: FolderServers,
     row: ServerRow,
-    env: Mapping[str, str],
+    env: Env,
     call: TrialCall | None = None,
 ) -> Trial | int:
     """How it went, or the exit code of a signal."""
@@ -111,7 +111,7 @@ def tried_server(
 
 
 def _server_here(
-    parsed: argparse.Namespace, here: FolderServers, row: ServerRow, env: Mapping[str, str]
+    parsed: Args, here: FolderServers, row: ServerRow, env: Env
 ) -> tuple[ServerDefinition, SandboxContext]:
     """A server that is used here, and what would confine it."""
     options = SessionOptions(config_file=parsed.config, sets=tuple(parsed.set))
@@ -130,14 +130,14 @@ class TrialRun(NamedTuple):
 def try_server(
     definition: ServerDefinition,
     context: SandboxContext,
-    env: Mapping[str, str],
+    env: Env,
     call: TrialCall | None = None,
 ) -> TrialRun | int:
     """Starts or reaches a server as a session would; the exit code of a signal where one came."""
     return asyncio.run(until_stopped(_tried(definition, context, env, call)))
 
 
-def _wanted_call(parsed: argparse.Namespace) -> TrialCall | None:
+def _wanted_call(parsed: Args) -> TrialCall | None:
     if parsed.call is None:
         if parsed.arguments is not None or parsed.defaults:
             raise UsageError("--arguments and --defaults go with --call TOOL")
@@ -154,7 +154,7 @@ def _why_not(row: ServerRow) -> str:
 
 
 async def _tried(
-    definition: ServerDefinition, context: SandboxContext, env: Mapping[str, str], call: TrialCall | None
+    definition: ServerDefinition, context: SandboxContext, env: Env, call: TrialCall | None
 ) -> TrialRun:
     where, policy = context.where, context.policy
     processes = Processes(adopts_orphans=True, records=records_of(where))
@@ -186,13 +186,13 @@ async def _tried(
         machine.close()
 
 
-def stored_keys(context: SandboxContext, env: Mapping[str, str]) -> StoredKeys:
+def stored_keys(context: SandboxContext, env: Env) -> StoredKeys:
     """What people stored, for sign-ins at servers and for values of their references."""
     back_end = context.settings.credentials.store
     return StoredKeys(where=context.where, env=env, clock=SystemClock(), notice=tell, back_end=back_end)
 
 
-def _connections(env: Mapping[str, str], clock: Clock) -> HttpConnections:
+def _connections(env: Env, clock: Clock) -> HttpConnections:
     return HttpConnections(env=env, clock=clock)
 
 
@@ -368,7 +368,7 @@ def _lines(trial: Trial) -> Iterator[str]:
 EXIT_NOT_APPROVED = 3
 
 
-def mcp_approve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def mcp_approve(parsed: Args, env: Env) -> int:
     here = folder_servers(parsed, env)
     row = here.row(parsed.name, env)
     refuse_tool_calls(here.where)
@@ -394,9 +394,7 @@ def mcp_approve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return _approve_tools(definition, context, gate, env)
 
 
-async def launched_server(
-    definition: ServerDefinition, env: Mapping[str, str], stored: StoredKeys
-) -> ServerDefinition:
+async def launched_server(definition: ServerDefinition, env: Env, stored: StoredKeys) -> ServerDefinition:
     """The server as a session would start or reach it, with its values filled in. Raises `UsageError`."""
     try:
         values = ServerValues(allowed_environment(env), env, stored)
@@ -405,9 +403,7 @@ async def launched_server(
         raise UsageError(f'MCP server "{visible_line(definition.name)}": {missing}') from None
 
 
-def _approve_tools(
-    definition: ServerDefinition, context: SandboxContext, gate: PinGate, env: Mapping[str, str]
-) -> int:
+def _approve_tools(definition: ServerDefinition, context: SandboxContext, gate: PinGate, env: Env) -> int:
     """What it says of its tools is known once it runs, which it may now."""
     name = visible_line(definition.name)
     run = try_server(definition, context, env)
@@ -444,8 +440,6 @@ def _keep(gate: PinGate, shown: PinReview) -> None:
         raise BridleError("TrustUnwritable", path=path, problem=problem.strerror or str(problem)) from None
 
 
-def _trust(
-    here: FolderServers, definition: ServerDefinition, table: Mapping[str, object], env: Mapping[str, str]
-) -> None:
+def _trust(here: FolderServers, definition: ServerDefinition, table: Mapping[str, object], env: Env) -> None:
     place = ServerPlace(cwd=here.cwd, env=env)
     project_server_item(definition.name, table, place).approve(here.approvals)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import aligned, say, say_json, say_lines, tell
 from bridle.cli.option_values import has_any_content, settings_here
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders, project_folder
 from bridle.protocol.errors import UsageError
 from bridle.safety.hooks.definitions import (
@@ -74,7 +74,7 @@ class FolderHooks(msgspec.Struct, frozen=True, kw_only=True):
     is_trusted: IsTrusted
 
 
-def hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def hooks(parsed: Args, env: Env) -> int:
     if parsed.action == "test":
         return _test(parsed, env)
     here = folder_hooks(parsed, env)
@@ -86,7 +86,7 @@ def hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return say_lines(_lines(rows))
 
 
-def folder_hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderHooks:
+def folder_hooks(parsed: Args, env: Env) -> FolderHooks:
     """The hooks that are written for this folder, with whether they count."""
     where, cwd = folders(env), os.path.realpath(os.getcwd())
     root = repository_root(cwd)
@@ -143,7 +143,7 @@ def _lines(rows: list[HookRow]) -> list[str]:
     return aligned([heads, *cells])
 
 
-def _test(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _test(parsed: Args, env: Env) -> int:
     event = event_named(parsed.event)
     if event is None:
         hint = meant_words(parsed.event, EVENTS)
@@ -201,7 +201,7 @@ def _sample(
     return context_of(event, Actor(session="sess_test", cwd=cwd), 1, **facts)
 
 
-async def _try_all(trials: list[tuple[Hook, HookContext]], here: FolderHooks, env: Mapping[str, str]) -> int:
+async def _try_all(trials: list[tuple[Hook, HookContext]], here: FolderHooks, env: Env) -> int:
     processes = Processes(adopts_orphans=True)
     blocked = False
     try:

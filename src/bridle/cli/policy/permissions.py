@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import aligned, say, say_json, say_lines, tell
 from bridle.cli.option_values import added_folders, settings_here
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.interaction.render.start_info import MODE_WORDS
 from bridle.config.folders import folders
 from bridle.config.settings_writer import put_rule_first
@@ -37,7 +37,7 @@ class _Call(msgspec.Struct, frozen=True):
     input: dict[str, Any] = {}
 
 
-def permissions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def permissions(parsed: Args, env: Env) -> int:
     match parsed.action:
         case "explain" if parsed.batch:
             return _explain_lines(parsed, env)
@@ -54,7 +54,7 @@ def permissions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 # What holds
 
 
-def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _list(parsed: Args, env: Env) -> int:
     here = _standing(parsed, env)
     grants = here.saved.of(here.permissions.root)
     now_ms = SystemClock().now_ms()
@@ -118,7 +118,7 @@ def _grant_data(grant: Grant, now_ms: int) -> dict[str, Any]:
 # What would happen
 
 
-def _explain(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _explain(parsed: Args, env: Env) -> int:
     if parsed.tool is None or parsed.input is None:
         raise UsageError("""What call? bridle permissions explain bash '{"command": "npm test"}'""")
     given = _object(parsed.input)
@@ -131,7 +131,7 @@ def _explain(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return say_lines(_told(found))
 
 
-def _explain_lines(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _explain_lines(parsed: Args, env: Env) -> int:
     """One answer per line of stdin, in order; a line that is no call gets an error and the others go on."""
     here = _standing(parsed, env)
 
@@ -220,7 +220,7 @@ def _row(label: str, text: str) -> str:
 # Taking back, keeping for good
 
 
-def _revoke(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _revoke(parsed: Args, env: Env) -> int:
     here = _standing(parsed, env)
     root = here.permissions.root
     grants = here.saved.of(root)
@@ -231,7 +231,7 @@ def _revoke(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return say_lines(lines)
 
 
-def _promote(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _promote(parsed: Args, env: Env) -> int:
     here = _standing(parsed, env)
     grant = _found(here.saved.of(here.permissions.root), parsed.grant)
     file = put_rule_first(folders(env), settings_here(parsed, env).checked(), rule_of(grant))
@@ -255,7 +255,7 @@ def _found(grants: Iterable[Grant], name: str) -> Grant:
     return (exact or begun)[0]
 
 
-def _standing(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderRules:
+def _standing(parsed: Args, env: Env) -> FolderRules:
     options = SessionOptions(
         allow_policy_changes=getattr(parsed, "allow_policy_changes", False),
         allow_unsandboxed=getattr(parsed, "allow_unsandboxed", False),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
@@ -11,7 +10,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -29,6 +28,7 @@ from bridle.cli.policy.sandbox_actions import (
     version_of,
     why_not,
 )
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.interaction.render.start_info import CONFINED_WORDS, folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers
@@ -56,7 +56,7 @@ _NO_PLACE = "the state folder cannot be written"
 Status = Literal["ok", "warn", "fail"]
 
 
-def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def sandbox(parsed: Args, env: Env) -> int:
     if parsed.action == "give-back":
         return give_back(parsed.path, os.getcwd())
     here = _here(parsed, env)
@@ -76,7 +76,7 @@ def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         ) from None
 
 
-def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SandboxContext:
+def _here(parsed: Args, env: Env) -> SandboxContext:
     cwd = os.path.realpath(os.path.join(os.getcwd(), getattr(parsed, "cwd", ".")))
     if not os.path.isdir(cwd):
         raise UsageError(f"{parsed.cwd} is not a folder")
@@ -232,7 +232,7 @@ def _warn(text: str) -> None:
 # Showing
 
 
-def _show(parsed: argparse.Namespace, here: SandboxContext) -> int:
+def _show(parsed: Args, here: SandboxContext) -> int:
     chosen, version = asyncio.run(_found(here.where.state))
     tiers = settings_here(parsed, here.env, cwd=here.cwd)
     if parsed.json:
@@ -366,7 +366,7 @@ def _data(here: SandboxContext, chosen: ChosenAdapter, version: str) -> dict[str
 # For `bridle doctor`
 
 
-def sandbox_row(tiers: Tiers, env: Mapping[str, str]) -> tuple[Status, str]:
+def sandbox_row(tiers: Tiers, env: Env) -> tuple[Status, str]:
     """Whether commands are held here, tried now; nothing is kept of it."""
     with tempfile.TemporaryDirectory(prefix="bridle-") as state:
         chosen, _version = asyncio.run(_found(state))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from shlex import quote
 from typing import NamedTuple, TypeVar
 
@@ -21,6 +20,7 @@ from bridle.base.process.processes import CannotStart, Processes
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.policy.trust import typed_line
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import Folders, home_of
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
@@ -43,7 +43,7 @@ class SandboxContext(NamedTuple):
 
     cwd: str
     where: Folders
-    env: Mapping[str, str]
+    env: Env
     settings: SessionSettings
 
     @property
@@ -215,7 +215,7 @@ _WORDS: dict[ProbeOutcome, str] = {
 _NETWORK_WORDS = {"inherit": "not limited", "filtered": "filtered", "deny": "denied"}
 
 
-def probe(parsed: argparse.Namespace, here: SandboxContext) -> int:
+def probe(parsed: Args, here: SandboxContext) -> int:
     try:
         return asyncio.run(_probe(here, only=parsed.adapter, as_json=parsed.json))
     except OSError as error:

@@ -6,12 +6,11 @@ is written here and named there.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from bridle.agents.agent_settings import AgentFolders
@@ -24,6 +23,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, say_lines, tell, terminal_columns
 from bridle.cli.option_values import settings_here
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.interaction.cells import wrapped
 from bridle.clients.interaction.questions.trust_form import trust_lines, trust_words
 from bridle.config.folders import folders
@@ -42,7 +42,7 @@ Ask = Callable[[str], str]
 """Shows a prompt and returns the line that was typed; raises EOFError when there will be none."""
 
 
-def trust(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def trust(parsed: Args, env: Env) -> int:
     approvals = stored_approvals(env)
     cwd = os.path.realpath(".")
     unsafe = approvals.problem()
@@ -65,17 +65,17 @@ def trust(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return _list(items, approvals, pinned, everywhere=parsed.all, as_json=parsed.json)
 
 
-def stored_approvals(env: Mapping[str, str]) -> Approvals:
+def stored_approvals(env: Env) -> Approvals:
     """What this person has agreed to so far."""
     where = folders(env)
     return Approvals(where.config, copies=os.path.join(where.state, "approved"))
 
 
-def _pins(env: Mapping[str, str]) -> PinStore:
+def _pins(env: Env) -> PinStore:
     return PinStore(folders(env).state, SystemClock())
 
 
-def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
+def review_settings(parsed: Args, env: Env) -> None:
     """Before a conversation begins: asks about settings of the project that wait for the person, once per content.
 
     Then says what of the settings does not count. Mistakes are left to whoever uses the settings.
@@ -98,15 +98,13 @@ def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
         say(visible_line(problem.text) + "\n")
 
 
-def review_named(path: str, env: Mapping[str, str]) -> bool:
+def review_named(path: str, env: Env) -> bool:
     """Asks about a file that was named as settings; whether the person agreed to what it says now."""
     approvals, item = stored_approvals(env), named_settings_item(path)
     return item is not None and _review_all((item,), approvals) == 1
 
 
-def _chosen_agent_items(
-    tiers: Tiers, parsed: argparse.Namespace, approvals: Approvals, env: Mapping[str, str]
-) -> list[TrustItem]:
+def _chosen_agent_items(tiers: Tiers, parsed: Args, approvals: Approvals, env: Env) -> list[TrustItem]:
     """The file of the project that is the agent to talk with, while nobody agreed to it."""
     wanted = parsed.agent or tiers.get("agent")
     if not wanted:
@@ -120,16 +118,14 @@ def _chosen_agent_items(
     ]
 
 
-def _items(approvals: Approvals, cwd: str, env: Mapping[str, str]) -> tuple[TrustItem, ...]:
+def _items(approvals: Approvals, cwd: str, env: Env) -> tuple[TrustItem, ...]:
     return project_items(approvals, where=folders(env), cwd=cwd, env=env)
 
 
 # Agreeing
 
 
-def _ack(
-    parsed: argparse.Namespace, approvals: Approvals, items: tuple[TrustItem, ...], env: Mapping[str, str]
-) -> int:
+def _ack(parsed: Args, approvals: Approvals, items: tuple[TrustItem, ...], env: Env) -> int:
     cwd = os.path.realpath(".")
     wanted = [_named(items, path, cwd) for path in parsed.path] or items
     pending = [item for item in wanted if not item.is_trusted(approvals)]
@@ -283,7 +279,7 @@ def _list(
     return say_lines(lines or ["Nothing here wants trust."])
 
 
-def _verify(parsed: argparse.Namespace, approvals: Approvals, cwd: str, env: Mapping[str, str]) -> int:
+def _verify(parsed: Args, approvals: Approvals, cwd: str, env: Env) -> int:
     """Whether everything this project wants is approved: by the person, or by the lock file that is named alone."""
     if parsed.lockfile is not None:
         named = read_lockfile(parsed.lockfile).entries

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping
 
 from bridle._version import __version__
 from bridle.base.net.engine_place import EnginePlace
@@ -16,6 +14,7 @@ from bridle.cli.console import say_raw, tell, tolerate_characters
 from bridle.cli.engine_attach import tell_link, terminal_look
 from bridle.cli.run.talk import ATTACH
 from bridle.cli.terminal_services import terminal_services
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.engine_address import engine_address, unix_address
 from bridle.clients.interaction.render.start_info import StartInfo
 from bridle.clients.line.client import talk
@@ -31,7 +30,7 @@ from bridle.protocol.tokens import Claims, claims_said, only_session
 from bridle.sandbox.plain_spawn import allowed_environment
 
 
-def attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def attach(parsed: Args, env: Env) -> int:
     claims = _claims(_token_file(parsed, env))
     says = claims is None or claims.covers_command("SendInput")
     answers = claims is None or claims.covers_command("AnswerPermission")
@@ -44,7 +43,7 @@ def attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return asyncio.run(_attach(parsed, env))
 
 
-async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+async def _attach(parsed: Args, env: Env) -> int:
     opener, address = _way_there(parsed, env)
     connection = await connect_remote(opener, address=address, name="terminal", answers=not parsed.watch)
     try:
@@ -71,7 +70,7 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         await connection.close()
 
 
-def _come_back(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
+def _come_back(parsed: Args, env: Env) -> str:
     """The command that leads here again, but for the session."""
     if (url := _url(parsed, env)) is None:
         return ATTACH
@@ -80,12 +79,12 @@ def _come_back(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
     return f"{ATTACH} {shlex.join([url, *given])} --session"
 
 
-def _url(parsed: argparse.Namespace, env: Mapping[str, str]) -> str | None:
+def _url(parsed: Args, env: Env) -> str | None:
     """The address that was given; None for the person's own engine."""
     return parsed.target if "://" in (parsed.target or "") else env.get("BRIDLE_URL") or None
 
 
-def _way_there(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Open, str]:
+def _way_there(parsed: Args, env: Env) -> tuple[Open, str]:
     """To the engine that an address names, or to the person's own."""
     token_file = _token_file(parsed, env)
     if url := _url(parsed, env):
@@ -100,7 +99,7 @@ def _way_there(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Open
     return place_opener(place), place.socket
 
 
-def _token_file(parsed: argparse.Namespace, env: Mapping[str, str]) -> str | None:
+def _token_file(parsed: Args, env: Env) -> str | None:
     return parsed.token_file or env.get("BRIDLE_TOKEN_FILE")
 
 
@@ -109,9 +108,7 @@ def _claims(token_file: str | None) -> Claims | None:
     return None if token_file is None else claims_said(read_token_file(token_file))
 
 
-async def _session_meant(
-    connection: RemoteConnection, parsed: argparse.Namespace, env: Mapping[str, str]
-) -> SessionInfo:
+async def _session_meant(connection: RemoteConnection, parsed: Args, env: Env) -> SessionInfo:
     """The one that was named, or that the token is for; else the newest open one, of this folder if there is one."""
     named = parsed.session or (None if "://" in (parsed.target or "") else parsed.target)
     if named is None:

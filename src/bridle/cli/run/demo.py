@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
 
 from bridle.app.engine import running_engine
 from bridle.base.git.git_calls import clean_environment, first_commit
@@ -17,6 +15,7 @@ from bridle.base.process.processes import CannotStart, Processes
 from bridle.cli.console import safe
 from bridle.cli.run.run import run_prompt
 from bridle.cli.stdin import sessions_unlocked
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.print import Printer
 from bridle.config.folders import folders
 from bridle.protocol.commands import CreateSession
@@ -28,11 +27,11 @@ from bridle.sandbox.plain_spawn import allowed_environment
 PROMPT = "The cart total is wrong when an item is bought twice. Find out why and fix it."
 
 
-def demo(_parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def demo(_parsed: Args, env: Env) -> int:
     return asyncio.run(run_demo(sessions_unlocked(env)))
 
 
-async def run_demo(env: Mapping[str, str]) -> int:
+async def run_demo(env: Env) -> int:
     """The demo on a running loop; returns the exit code."""
     own = folders(env)  # before anything is made
     scratch = tempfile.mkdtemp(prefix="bridle-demo-")
@@ -76,7 +75,7 @@ def _write_project(folder: str) -> None:
         shutil.copyfile(os.path.join(shipped, f"{name}.txt"), os.path.join(folder, name))
 
 
-async def _make_repository(folder: str, env: Mapping[str, str]) -> None:
+async def _make_repository(folder: str, env: Env) -> None:
     """The project as a git repository, where git is installed."""
     processes = Processes()
     own = clean_environment(allowed_environment(env))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
@@ -21,6 +20,7 @@ from bridle.cli.option_values import added_folders, with_env_file
 from bridle.cli.run.outlets import Outlets
 from bridle.cli.run.run_words import run_input
 from bridle.cli.stdin import unlocked
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.print import EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format, Printer, RunInput
 from bridle.clients.run_result import EXIT_INTERRUPTED, read_schema
 from bridle.config.folders import folders
@@ -49,7 +49,7 @@ LAST_WORDS_S = 0.5
 """So long a run that was stopped waits for somebody to read what it said."""
 
 
-def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def run(parsed: Args, env: Env) -> int:
     """Run one task and return its exit code."""
     try:
         form = _form(parsed)
@@ -97,7 +97,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return _delivered(outlets, printer, code, deadline_s)
 
 
-def _at_terminal(parsed: argparse.Namespace, form: Format, env: Mapping[str, str]) -> RunAtTerminal | None:
+def _at_terminal(parsed: Args, form: Format, env: Env) -> RunAtTerminal | None:
     """The terminal of somebody who can be asked, or who reads the answer; None where nobody sits."""
     asks = parsed.on_ask in (None, "wait") and sys.stdin.isatty() and sys.stderr.isatty()
     renders = form == "text" and sys.stdout.isatty()
@@ -108,14 +108,14 @@ def _at_terminal(parsed: argparse.Namespace, form: Format, env: Mapping[str, str
     return RunAtTerminal(parsed, env, asks=asks, renders=renders)
 
 
-def _streams(parsed: argparse.Namespace, form: Format) -> bool:
+def _streams(parsed: Args, form: Format) -> bool:
     """Whether words are printed as they come: where somebody reads them, unless they are to fit a schema first."""
     if parsed.stream is not None:
         return parsed.stream
     return form == "text" and parsed.output_schema is None and sys.stdout.isatty()
 
 
-def _hub_stream(form: Format, env: Mapping[str, str]) -> HubStream | None:
+def _hub_stream(form: Format, env: Env) -> HubStream | None:
     """The stream of a run that a hub reads, which says in the environment what it calls it."""
     if form != "hub":
         return None
@@ -129,7 +129,7 @@ def _hub_stream(form: Format, env: Mapping[str, str]) -> HubStream | None:
     return HubStream(task, SystemClock().now_ms)
 
 
-def fail_as(failure: BridleError, form: Format, env: Mapping[str, str]) -> int:
+def fail_as(failure: BridleError, form: Format, env: Env) -> int:
     """What becomes of a run that never was, in a form for programs; returns the exit code."""
     hub = _hub_stream(form, env)
     printer = Printer(form=form, out=sys.stdout, write_line=tell, hub=hub)
@@ -157,9 +157,9 @@ def _delivered(outlets: Outlets, printer: Printer, code: int, deadline_s: float 
 async def _run(
     printer: Printer,
     create: CreateSession,
-    parsed: argparse.Namespace,
+    parsed: Args,
     content: RunInput,
-    env: Mapping[str, str],
+    env: Env,
     at_terminal: RunAtTerminal | None,
 ) -> None:
     notice = tell if at_terminal is None else at_terminal.tell
@@ -185,7 +185,7 @@ async def _run_through(
     connection: Connection,
     printer: Printer,
     create: CreateSession,
-    parsed: argparse.Namespace,
+    parsed: Args,
     content: RunInput,
     at_terminal: RunAtTerminal | None,
 ) -> None:
@@ -198,7 +198,7 @@ async def _run_through(
         await connection.close()
 
 
-def engine_may_answer(parsed: argparse.Namespace, env: Mapping[str, str]) -> bool:
+def engine_may_answer(parsed: Args, env: Env) -> bool:
     """Whether an engine left a socket, and nobody said that it shall not be asked."""
     if parsed.no_attach or env.get("BRIDLE_NO_ATTACH"):
         return False
@@ -261,8 +261,8 @@ async def _stop(connection: Connection, printer: Printer, run: asyncio.Task[None
 
 
 def session_wanted(
-    parsed: argparse.Namespace,
-    env: Mapping[str, str],
+    parsed: Args,
+    env: Env,
     *,
     output_schema: dict[str, Any] | None = None,
     asks: bool = True,
@@ -315,7 +315,7 @@ def session_wanted(
     )
 
 
-def _context_sets(parsed: argparse.Namespace) -> list[str]:
+def _context_sets(parsed: Args) -> list[str]:
     """How much of a conversation is sent, by options of their own, as settings."""
     given = {
         "context.max_tokens": parsed.main_max_context_tokens,
@@ -334,12 +334,12 @@ def _model_of(name: str | None) -> str | None:
     return f"{DEMO}:{script_name(script)}"
 
 
-def with_log_options(env: Mapping[str, str], parsed: argparse.Namespace) -> Mapping[str, str]:
+def with_log_options(env: Env, parsed: Args) -> Mapping[str, str]:
     """The environment with what the options say about the operational log."""
     return log_wanted(env, level=parsed.log_level, verbose=parsed.verbose, to_stderr=parsed.log_to_stderr)
 
 
-def _form(parsed: argparse.Namespace) -> Format:
+def _form(parsed: Args) -> Format:
     if (parsed.json and parsed.stream_json) or (parsed.output_format and (parsed.json or parsed.stream_json)):
         raise UsageError("--json and --stream-json exclude each other. Choose one")
     form = parsed.output_format or (
@@ -368,7 +368,7 @@ def _own_words(given: str | None) -> str:
         raise UsageError(f"--append-system-prompt: {given[1:]} cannot be read: {why}") from None
 
 
-def _mode_of(parsed: argparse.Namespace) -> Mode | None:
+def _mode_of(parsed: Args) -> Mode | None:
     """`--strict-permissions` is `--mode strict`; whoever asks for that and for another mode means neither."""
     if not parsed.strict_permissions:
         return parsed.mode
@@ -377,13 +377,13 @@ def _mode_of(parsed: argparse.Namespace) -> Mode | None:
     return "strict"
 
 
-def _on_orphan(parsed: argparse.Namespace, *, asks: bool) -> Literal["ask", "fail", "mark-unknown"]:
+def _on_orphan(parsed: Args, *, asks: bool) -> Literal["ask", "fail", "mark-unknown"]:
     """Where nobody can be asked, a run refuses to go on, unless it waits for somebody who attaches."""
     nobody = not asks and parsed.on_ask != "wait"
     return "fail" if parsed.on_orphan == "ask" and nobody else parsed.on_orphan
 
 
-def _refuse_two_ways(parsed: argparse.Namespace) -> list[str]:
+def _refuse_two_ways(parsed: Args) -> list[str]:
     """The way to name the session to go on with, if there is one. Raises `UsageError` where they are two."""
     if parsed.verb == "run" and parsed.resume == "":
         raise UsageError("-r needs a session. List them: bridle sessions")
@@ -399,9 +399,7 @@ def _refuse_two_ways(parsed: argparse.Namespace) -> list[str]:
     return ways
 
 
-async def going_on(
-    create: CreateSession, parsed: argparse.Namespace, connection: Connection
-) -> CreateSession:
+async def going_on(create: CreateSession, parsed: Args, connection: Connection) -> CreateSession:
     """The command with the session to go on with, or a branch of it, where the options name one that is there."""
     if not _refuse_two_ways(parsed):
         return create
@@ -414,7 +412,7 @@ async def going_on(
     return structs.replace(create, resume=session, aliases=())
 
 
-def _ways_back(parsed: argparse.Namespace) -> tuple[tuple[str, bool], ...]:
+def _ways_back(parsed: Args) -> tuple[tuple[str, bool], ...]:
     return (
         ("-c", parsed.resume_newest),
         ("-r", bool(parsed.resume)),
@@ -422,7 +420,7 @@ def _ways_back(parsed: argparse.Namespace) -> tuple[tuple[str, bool], ...]:
     )
 
 
-async def _named_session(parsed: argparse.Namespace, cwd: str, connection: Connection) -> SessionInfo | None:
+async def _named_session(parsed: Args, cwd: str, connection: Connection) -> SessionInfo | None:
     """The session the options name. A name of `--session` that nobody has yet, or whose session expired, is free."""
     from bridle.protocol.queries import DescribeSession, FindSession
 

@@ -5,10 +5,9 @@ What comes from a file or from stdin is text, whatever it looks like: somebody e
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from bridle.base.text.spelling import nearest
 from bridle.cli.option_values import settings_here
 from bridle.cli.stdin import GivenPrompt
 from bridle.cli.stdin import prompt_of as given_prompt
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.images import image_block
 from bridle.clients.interaction.composer.parse import Slash, Words, missing_files, parse
 from bridle.clients.print import RunInput
@@ -32,10 +32,10 @@ from bridle.protocol.slash_arguments import AGENT_PREFIX, bare_name, in_full
 
 
 def run_input(
-    parsed: argparse.Namespace,
+    parsed: Args,
     schema: dict[str, Any] | None,
     say: Callable[[str], None],
-    env: Mapping[str, str],
+    env: Env,
 ) -> RunInput:
     """What is to be done: a git command, a skill, a goal, or what the model is sent."""
     if parsed.goal or any(one is not None for one in (parsed.check, parsed.check_agent, parsed.rounds)):
@@ -53,10 +53,10 @@ def run_input(
 
 def _content(
     given: GivenPrompt,
-    parsed: argparse.Namespace,
+    parsed: Args,
     schema: dict[str, Any] | None,
     say: Callable[[str], None],
-    env: Mapping[str, str],
+    env: Env,
 ) -> tuple[InputBlock, ...]:
     """What the model is sent: words, images in the order of their flags, and the wish for a form."""
     wish = ""
@@ -66,7 +66,7 @@ def _content(
     return (*words, *(_images(parsed, env) if parsed.image else ()))
 
 
-def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[InputBlock]:
+def _images(parsed: Args, env: Env) -> Iterator[InputBlock]:
     """The images, each within what the settings say of them."""
     tiers = settings_here(parsed, env, cwd=os.path.abspath(parsed.cwd or ".")).checked()
     limits = tiers.section("multimodal", MultimodalSettings)
@@ -75,7 +75,7 @@ def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[Inpu
     )
 
 
-def goal_wanted(parsed: argparse.Namespace, schema: dict[str, Any] | None, given: GivenPrompt) -> RunSlash:
+def goal_wanted(parsed: Args, schema: dict[str, Any] | None, given: GivenPrompt) -> RunSlash:
     """The goal that the options of a run ask for. Raises `UsageError` where something of it is missing."""
     if not parsed.goal:
         given_options = (("--check", parsed.check), ("--check-agent", parsed.check_agent))

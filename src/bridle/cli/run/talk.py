@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -31,6 +30,7 @@ from bridle.cli.sessions.session_changes import expiry_notice
 from bridle.cli.sessions.sessions import session_lines
 from bridle.cli.stdin import typed_line, unlocked
 from bridle.cli.terminal_services import StartMemory, terminal_services
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.engine_address import EngineLink
 from bridle.clients.interaction.composer.picker import Picker
 from bridle.clients.interaction.render.start_info import StartInfo, folder_words, rules_line
@@ -53,7 +53,7 @@ DEMO_STORY = f"{DEMO}:story"
 ATTACH = "bridle attach"
 
 
-def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def talk_verb(parsed: Args, env: Env) -> int:
     """Talks until the person leaves; returns the exit code."""
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         if parsed.resume == "":
@@ -65,7 +65,7 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return asyncio.run(_talk(parsed, unlocked(with_log_options(env, parsed), model=parsed.model)))
 
 
-async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+async def _talk(parsed: Args, env: Env) -> int:
     terminal = Terminal(look=terminal_look(parsed, env))
     if engine_may_answer(parsed, env):
         connection = await _engine_elsewhere(parsed, env)
@@ -82,9 +82,9 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 async def _talk_and_close(
     connection: Connection,
-    parsed: argparse.Namespace,
+    parsed: Args,
     terminal: Terminal,
-    env: Mapping[str, str],
+    env: Env,
     *,
     link: EngineLink | None = None,
 ) -> int:
@@ -95,7 +95,7 @@ async def _talk_and_close(
 
 
 @asynccontextmanager
-async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> AsyncGenerator[None]:
+async def _shared(engine: Engine, env: Env, *, shares: bool) -> AsyncGenerator[None]:
     """Others may attach meanwhile, where the person's settings say so."""
     if not shares:
         yield
@@ -104,7 +104,7 @@ async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> As
         yield
 
 
-async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) -> RemoteConnection | None:
+async def _engine_elsewhere(parsed: Args, env: Env) -> RemoteConnection | None:
     """A client of the engine that listens; None where this has to run here."""
     create = session_wanted(parsed, env)
     if (why := why_in_process(parsed, env, create) or why_untold(create)) is not None:
@@ -116,9 +116,9 @@ async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) 
 
 async def talk_through(
     connection: Connection,
-    parsed: argparse.Namespace,
+    parsed: Args,
     terminal: Terminal,
-    env: Mapping[str, str],
+    env: Env,
     *,
     link: EngineLink | None = None,
 ) -> int:
@@ -159,9 +159,9 @@ class TerminalStart:
     def __init__(
         self,
         connection: Connection,
-        parsed: argparse.Namespace,
+        parsed: Args,
         terminal: Terminal,
-        env: Mapping[str, str],
+        env: Env,
     ) -> None:
         self._connection = connection
         self._parsed = parsed
@@ -221,7 +221,7 @@ class TerminalStart:
         return model.model, "chosen just now"
 
 
-def _start_info(about: SessionPreview, model_from: str, env: Mapping[str, str]) -> StartInfo:
+def _start_info(about: SessionPreview, model_from: str, env: Env) -> StartInfo:
     """What this start says before the person may write."""
     memory = StartMemory(folders(env).state, about.cwd)
     return StartInfo(
@@ -251,18 +251,18 @@ def _ask(prompt: str) -> str:
         signal.signal(signal.SIGINT, before)
 
 
-def _folder(cwd: str, env: Mapping[str, str]) -> str:
+def _folder(cwd: str, env: Env) -> str:
     return folder_words(os.path.abspath(cwd), env.get("HOME", ""))
 
 
-async def _tell_what_expires(connection: Connection, env: Mapping[str, str]) -> None:
+async def _tell_what_expires(connection: Connection, env: Env) -> None:
     """Once a day, before content goes."""
     told = await expiry_notice(connection, folders(env).state, now_ms=time.time_ns() // 1_000_000)
     if told is not None:
         tell(told)
 
 
-def _print_sessions(env: Mapping[str, str]) -> int:
+def _print_sessions(env: Env) -> int:
     """Where nobody can choose: the list, of this folder or else of all, and exit code 2."""
     store = session_store(env)
     try:

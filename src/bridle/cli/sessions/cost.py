@@ -5,10 +5,8 @@ What is not known is never a number: a sum with an unknown part says so.
 
 from __future__ import annotations
 
-import argparse
 import re
 import time
-from collections.abc import Mapping
 from typing import Final
 
 from bridle.app.queries.query_answers import cost_sum
@@ -19,6 +17,7 @@ from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, say_lines
 from bridle.cli.option_values import settings_here
 from bridle.cli.stdin import sessions_unlocked
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.interaction.render.usage import LOCAL, short_number
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import CostRow, CostSum
@@ -30,7 +29,7 @@ _NAME_COLUMNS: Final = 44
 NOTHING: Final = "Nothing was paid or counted"
 
 
-def cost(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def cost(parsed: Args, env: Env) -> int:
     since_ms = _since_ms(parsed.since)
     tiers = settings_here(parsed, env).checked()
     models = Models(env=env, clock=SystemClock()).with_settings(tiers.get("providers") or {})

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
 
 import msgspec
 
@@ -16,6 +14,7 @@ from bridle.base.secrets.redact import redact
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import aligned, say, say_json, say_lines, tell
 from bridle.cli.terminal_services import editor_of, has_terminal, open_editor
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders
 from bridle.context.memory.memory_choice import MemoryRow
 from bridle.context.memory.memory_entry import MAX_DESCRIPTION, MAX_FILE_BYTES, BadMemory, Memory, read_memory
@@ -47,7 +46,7 @@ class MemoryListing(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
 
 
-def memory(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def memory(parsed: Args, env: Env) -> int:
     where = folders(env)
     files = memory_files(where.data, where.state, os.getcwd())
     try:
@@ -100,7 +99,7 @@ def _listing(files: MemoryFiles, row: MemoryRow) -> MemoryListing:
     )
 
 
-def _show(files: MemoryFiles, parsed: argparse.Namespace) -> int:
+def _show(files: MemoryFiles, parsed: Args) -> int:
     folder, name = files.named(parsed.name)
     try:
         found, _ = folder.read(name)
@@ -112,7 +111,7 @@ def _show(files: MemoryFiles, parsed: argparse.Namespace) -> int:
     return say(found.written())
 
 
-def _add(files: MemoryFiles, parsed: argparse.Namespace) -> int:
+def _add(files: MemoryFiles, parsed: Args) -> int:
     folder = files.of(parsed.scope)
     text = _given_text(parsed.text)
     first = next((line.strip("# ") for line in text.splitlines() if line.strip("# ")), "")
@@ -145,7 +144,7 @@ def _given_text(words: list[str]) -> str:
     return text
 
 
-def _edit(files: MemoryFiles, words: str, env: Mapping[str, str]) -> int:
+def _edit(files: MemoryFiles, words: str, env: Env) -> int:
     """The memory in the person's editor, as a copy: what cannot be kept changes nothing, and is not lost."""
     import tempfile
 
@@ -190,7 +189,7 @@ def _remove(files: MemoryFiles, words: str) -> int:
     return say(f"forgotten: {folder.scope}/{name}\n")
 
 
-def _path(files: MemoryFiles, parsed: argparse.Namespace) -> int:
+def _path(files: MemoryFiles, parsed: Args) -> int:
     if parsed.name:
         folder, name = files.named(parsed.name)
         return say(f"{folder.file(name)}\n")

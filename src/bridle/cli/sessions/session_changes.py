@@ -6,12 +6,11 @@ noted. It applies until that session is due no more: gone, pinned, or used again
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 
 from bridle.app.records.housekeeping import days_kept
@@ -20,6 +19,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.stdin import typed_answer
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused, UsageError
@@ -32,7 +32,7 @@ from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionRow, SessionStore, one_line
 
 
-def branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def branch(store: SessionStore, parsed: Args, env: Env) -> int:
     row = kept(store.find(parsed.id))
     made = StoredArchive(store).branch(row.id, turn=parsed.at)
     copy_outputs(folders(env).state, row.id, made)
@@ -43,7 +43,7 @@ def branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, st
     return say(f"{made}   branched from {_named(row)}   Go on with it: bridle -r {short(made)}\n")
 
 
-def import_session(store: SessionStore, parsed: argparse.Namespace) -> int:
+def import_session(store: SessionStore, parsed: Args) -> int:
     here = os.path.realpath(parsed.cwd)
     rest = ""
     if parsed.file == "-":
@@ -93,7 +93,7 @@ def _is_backup(path: str) -> bool:
     return os.path.isfile(path) and is_backup(path)
 
 
-def _restore(store: SessionStore, parsed: argparse.Namespace) -> int:
+def _restore(store: SessionStore, parsed: Args) -> int:
     work = SqliteStore(store).restore(parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)
     came = asyncio.run(work)
     if parsed.json:
@@ -102,7 +102,7 @@ def _restore(store: SessionStore, parsed: argparse.Namespace) -> int:
     return say(f"{counted(len(came.sessions), 'session')} came in.{left} Nothing in them was run.\n")
 
 
-def rename(store: SessionStore, parsed: argparse.Namespace) -> int:
+def rename(store: SessionStore, parsed: Args) -> int:
     row, title = store.find(parsed.id), one_line(" ".join(parsed.title))
     store.rename(row.id, title)
     if not title:
@@ -110,7 +110,7 @@ def rename(store: SessionStore, parsed: argparse.Namespace) -> int:
     return say(f"{row.id}   {visible_line(title)}\n")
 
 
-def pin(store: SessionStore, parsed: argparse.Namespace) -> int:
+def pin(store: SessionStore, parsed: Args) -> int:
     row = store.find(parsed.id)
     if parsed.off:
         store.pin(row.id, pinned=False)
@@ -120,7 +120,7 @@ def pin(store: SessionStore, parsed: argparse.Namespace) -> int:
     return say(f"★ {_named(row)} is kept until you unpin it: bridle sessions pin --off {short(row.id)}\n")
 
 
-def dismiss_notices(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def dismiss_notices(store: SessionStore, parsed: Args, env: Env) -> int:
     """The notice before content goes is not given any more for these; it still goes."""
     where = folders(env)
     until_ms = time.time_ns() // 1_000_000 + NOTICE_DAYS * 24 * 3600 * 1000
@@ -143,7 +143,7 @@ def dismiss_notices(store: SessionStore, parsed: argparse.Namespace, env: Mappin
     return say(f"You are not told again; {these} all the same. Keep one: bridle sessions pin ID\n")
 
 
-def delete(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def delete(store: SessionStore, parsed: Args, env: Env) -> int:
     rows = list({row.id: row for row in (store.find(text) for text in parsed.id)}.values())
     if not parsed.yes and not _agreed(rows):
         return say("Nothing was deleted.\n")
@@ -165,7 +165,7 @@ def _agreed(rows: list[SessionRow]) -> bool:
     return typed_answer("y delete · Enter keep › ") == "y"
 
 
-def prune(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def prune(store: SessionStore, parsed: Args, env: Env) -> int:
     where = folders(env)
     days_of = days_kept(where, env, os.path.realpath("."))
     if parsed.dry_run:

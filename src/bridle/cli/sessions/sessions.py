@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import takewhile
 from typing import Any
@@ -35,6 +34,7 @@ from bridle.cli.sessions.session_changes import (
     title_words,
 )
 from bridle.cli.stdin import sessions_unlocked, typed_line
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.dotted_events import chain_lines, events_lines
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.render.progress_text import tree_lines
@@ -53,7 +53,7 @@ from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionRow, SessionStore
 
 
-def diff(store: SessionStore, parsed: argparse.Namespace) -> int:
+def diff(store: SessionStore, parsed: Args) -> int:
     row = store.find(parsed.id)
     changes = changes_of(store.events(row.id))
     if parsed.other is None:
@@ -136,7 +136,7 @@ def _for_programs(changes: Changes) -> dict[str, object]:
 ENDINGS = {".jsonl": "jsonl", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
 
 
-def export(store: SessionStore, parsed: argparse.Namespace) -> int:
+def export(store: SessionStore, parsed: Args) -> int:
     text = parsed.id or parsed.id_option
     if not text:
         raise UsageError("Which session? bridle sessions export ID")
@@ -154,7 +154,7 @@ def export(store: SessionStore, parsed: argparse.Namespace) -> int:
     return say(f"Written: {parsed.output}\n")
 
 
-def _format(parsed: argparse.Namespace) -> str:
+def _format(parsed: Args) -> str:
     """The requested format, else that of the file name."""
     if parsed.format is not None:
         return "markdown" if parsed.format == "md" else parsed.format
@@ -212,7 +212,7 @@ PAGE = 30
 """So many sessions are listed where nobody says how many; programs get all of them."""
 
 
-def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def sessions(parsed: Args, env: Env) -> int:
     env = sessions_unlocked(env)
     with store_to_look(env) if parsed.action == "search" else closing(session_store(env)) as store:
         match parsed.action:
@@ -252,7 +252,7 @@ def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 return _list(store, parsed)
 
 
-def _list(store: SessionStore, parsed: argparse.Namespace) -> int:
+def _list(store: SessionStore, parsed: Args) -> int:
     cwd = None if parsed.all else os.path.realpath(".")
     if parsed.json:
         rows = store.list(cwd=cwd, after=parsed.after, limit=parsed.limit)
@@ -347,7 +347,7 @@ def _show_json(store: SessionStore, text: str) -> int:
     return say_json(shown)
 
 
-def replay(store: SessionStore, parsed: argparse.Namespace) -> int:
+def replay(store: SessionStore, parsed: Args) -> int:
     watched = sys.stdout.isatty()
     if parsed.step and not (watched and sys.stdin.isatty()):
         raise UsageError("--step waits for your Enter, and there is no terminal here")
@@ -370,7 +370,7 @@ def _goes_on() -> bool:
         return False
 
 
-def search_verb(store: SessionStore, parsed: argparse.Namespace) -> int:
+def search_verb(store: SessionStore, parsed: Args) -> int:
     """Exit 0 when something was found, 1 when not, as grep does."""
     words = " ".join(parsed.words)
     if not words.strip():
@@ -403,7 +403,7 @@ def _shown(hit: SearchHit, row: SessionRow, *, everywhere: bool) -> str:
 EXIT_DAMAGED = 1
 
 
-def repair_store(store: SessionStore, parsed: argparse.Namespace) -> int:
+def repair_store(store: SessionStore, parsed: Args) -> int:
     """Exit code 1 when something was damaged, repaired or not: whoever asked has something to read."""
     report = StoredArchive(store).repair(only_look=parsed.check)
     code = 0 if report.whole else EXIT_DAMAGED
@@ -422,7 +422,7 @@ def rekey(store: SessionStore) -> int:
     return say(f"Everything is encrypted with a new key: {visible(StoredArchive(store).rekey())}\n")
 
 
-def back_up(store: SessionStore, parsed: argparse.Namespace) -> int:
+def back_up(store: SessionStore, parsed: Args) -> int:
     made = asyncio.run(SqliteStore(store).back_up(parsed.file))
     if parsed.json:
         return say_json(made)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import closing
 
 from bridle.app.records.session_undo import StoredUndo, stored_undo
@@ -16,6 +14,7 @@ from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_lines, tell
 from bridle.cli.sessions.session_changes import short
 from bridle.cli.stdin import sessions_unlocked, typed_answer
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.interaction.questions.change_forms import conflict_words, undo_headline, undo_lines
 from bridle.clients.interaction.render.event_rows import Wording, undone_lines
 from bridle.protocol.errors import CommandRefused, UsageError
@@ -31,7 +30,7 @@ from bridle.undo.undo_service import SESSION
 EXIT_STOPPED = 1
 
 
-def undo(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def undo(parsed: Args, env: Env) -> int:
     """Returns 0 when it was done or there was nothing to do, 1 when it was not done."""
     env = sessions_unlocked(env)
     with store_to_look(env) if parsed.dry_run else closing(session_store(env)) as store:
@@ -46,7 +45,7 @@ def undo(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return _carry_out(stored, plan, what, parsed, f"bridle undo --redo{named}")
 
 
-def _meant(store: SessionStore, parsed: argparse.Namespace) -> tuple[SessionRow, str]:
+def _meant(store: SessionStore, parsed: Args) -> tuple[SessionRow, str]:
     """The session, and the turn or call in it; a name that is neither is that of a session, and means all of it."""
     here = os.path.realpath(parsed.cwd)
     if parsed.redo and parsed.what:
@@ -68,7 +67,7 @@ def _nothing(row: SessionRow, *, redo: bool) -> str:
     return f"{nothing} For another session: {another}; list them: bridle sessions\n"
 
 
-def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Namespace, redo: str) -> int:
+def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: Args, redo: str) -> int:
     """`redo` is what to type to have it back."""
     work = stored.work
     shown = asyncio.run(shown_before(work, plan, what, now_ms=_now_ms()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -24,6 +24,7 @@ from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import aligned, say, say_json, say_lines, tell, terminal_columns
 from bridle.cli.option_values import settings_here
 from bridle.cli.policy.trust import stored_approvals
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.clients.interaction.render.start_info import folder_words
 from bridle.config.folders import AGENTS, PROJECT_FOLDER, folders, project_folder
@@ -57,7 +58,7 @@ You are …. Say what you found, with files and lines.
 """
 
 
-def agents(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def agents(parsed: Args, env: Env) -> int:
     match parsed.action:
         case "show":
             return _show(parsed, env)
@@ -73,7 +74,7 @@ def agents(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return _list(parsed, env)
 
 
-def _tiers(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
+def _tiers(parsed: Args, env: Env) -> Tiers:
     return settings_here(parsed, env, is_acked=is_acked(stored_approvals(env))).checked()
 
 
@@ -84,7 +85,7 @@ class ChosenAgent(msgspec.Struct, frozen=True, kw_only=True):
     said_by: str = ""
 
 
-def agents_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[FoundAgents, ChosenAgent]:
+def agents_here(parsed: Args, env: Env) -> tuple[FoundAgents, ChosenAgent]:
     """The agents that a session here would have, and the one it would talk with. Nobody is asked."""
     tiers, where = _tiers(parsed, env), folders(env)
     settings, providers = agent_settings(tiers) or AgentSettings(), tuple(tiers.get("providers") or ())
@@ -108,7 +109,7 @@ def agents_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Fou
     return found, ChosenAgent(agent=settings.agent, said_by="" if origin is None else origin.shown)
 
 
-def agent_names(env: Mapping[str, str]) -> list[str]:
+def agent_names(env: Env) -> list[str]:
     """For Tab: the names of the agents here."""
     return [one.name for one in agents_here(argparse.Namespace(), env)[0].registry.list()]
 
@@ -116,7 +117,7 @@ def agent_names(env: Mapping[str, str]) -> list[str]:
 # Looking
 
 
-def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _list(parsed: Args, env: Env) -> int:
     found, chosen = agents_here(parsed, env)
     listed = agent_list(found, chosen.agent)
     if parsed.json:
@@ -157,7 +158,7 @@ def _cells(entry: AgentEntry) -> tuple[str, ...]:
     return (name, entry.mode, entry.provider or _SESSION_PROVIDER, entry.cost, source, about)
 
 
-def _show(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _show(parsed: Args, env: Env) -> int:
     found, _chosen = agents_here(parsed, env)
     name = OTHER_NAMES.get(parsed.name, parsed.name)
     agent = found.registry.get(name)
@@ -221,7 +222,7 @@ def _sent_how(delegation: AgentDelegation) -> Iterator[str]:
 # Choosing
 
 
-def _use(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _use(parsed: Args, env: Env) -> int:
     """Remembers whom to talk with in this project."""
     found, _chosen = agents_here(parsed, env)
     agent = chosen_agent(found.registry, parsed.name, found.waiting)
@@ -233,7 +234,7 @@ def _use(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     )
 
 
-def _forget(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _forget(parsed: Args, env: Env) -> int:
     before = _choose(None, env)
     if parsed.json:
         return say_json({"forgotten": before})
@@ -245,7 +246,7 @@ def _forget(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return say(f"{visible_line(words)}\n")
 
 
-def _choose(agent: str | None, env: Mapping[str, str]) -> str | None:
+def _choose(agent: str | None, env: Env) -> str | None:
     where = folders(env)
     try:
         return choose_agent(where.state, os.getcwd(), agent)
@@ -267,15 +268,13 @@ class CheckedAgent(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[AgentProblem, ...] = ()
 
 
-def _check(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _check(parsed: Args, env: Env) -> int:
     found = [_checked(path, env) for path in parsed.path or _paths_here(parsed, env)]
     lines = [line for one in found for line in _checked_lines(one)]
     return report_checked(parsed, found, lines, has_problems=any(one.problems for one in found))
 
 
-def report_checked(
-    parsed: argparse.Namespace, found: Sequence[object], lines: Sequence[str], *, has_problems: bool
-) -> int:
+def report_checked(parsed: Args, found: Sequence[object], lines: Sequence[str], *, has_problems: bool) -> int:
     """Print what was found out about files of agents or skills, and return the exit code."""
     verb, code = parsed.verb, EXIT_PROBLEMS if has_problems else 0
     if parsed.json:
@@ -284,13 +283,13 @@ def report_checked(
     return say_lines(lines or [nothing]) or code
 
 
-def _paths_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
+def _paths_here(parsed: Args, env: Env) -> list[str]:
     listed, cwd = _tiers(parsed, env).get("agents.folders") or (), os.path.realpath(os.getcwd())
     places = agent_places(listed, where=folders(env), cwd=cwd, env=env)
     return [path for place in places for path in agent_paths(place.folder)]
 
 
-def _checked(path: str, env: Mapping[str, str]) -> CheckedAgent:
+def _checked(path: str, env: Env) -> CheckedAgent:
     shown = shown_path(path, env)
     read = read_agent_file(path, AgentOrigin(scope="user", place=shown)).read
     problems = read.problems
@@ -310,7 +309,7 @@ def _checked_lines(one: CheckedAgent) -> Iterator[str]:
         yield f"{place}: good"
 
 
-def shown_path(path: str, env: Mapping[str, str]) -> str:
+def shown_path(path: str, env: Env) -> str:
     """A path as people write it: from where they are, or from their home."""
     here = os.path.relpath(path)
     return folder_words(os.path.abspath(path), env.get("HOME", "")) if here.startswith("../") else here
@@ -319,7 +318,7 @@ def shown_path(path: str, env: Mapping[str, str]) -> str:
 # Beginning one
 
 
-def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _new(parsed: Args, env: Env) -> int:
     if problem := name_problem(parsed.name):
         raise UsageError(problem)
     if AgentRegistry(BUILTIN_AGENTS).get(parsed.name) is not None:
@@ -333,13 +332,13 @@ def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return write_beginning(file, text, parsed, env)
 
 
-def folder_of_new(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
+def folder_of_new(parsed: Args, env: Env) -> str:
     """The user's config folder, or that of the project."""
     cwd = os.getcwd()
     return folders(env).config if parsed.own else project_folder(cwd) or os.path.join(cwd, PROJECT_FOLDER)
 
 
-def write_beginning(file: str, text: str, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def write_beginning(file: str, text: str, parsed: Args, env: Env) -> int:
     """Write a file of an agent or a skill to begin with, and say how to go on."""
     shown = shown_path(file, env)
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Mapping
 
 import msgspec
 
@@ -18,6 +17,7 @@ from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.option_values import problem_data, settings_here, unwritable
 from bridle.cli.stdin import typed_answer
 from bridle.cli.terminal_services import editor_of, has_terminal, open_editor
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import Folders, folders
 from bridle.config.origins import settable
 from bridle.config.problems import Problem
@@ -42,7 +42,7 @@ EXIT_INVALID = 2
 EXIT_EDITOR_FAILED = 1
 
 
-def config(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def config(parsed: Args, env: Env) -> int:
     where = folders(env)
     match parsed.action:
         case "get":
@@ -115,7 +115,7 @@ def _path_of(key: str) -> tuple[str, ...]:
         raise UsageError(str(problem)) from None
 
 
-def _set(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> int:
+def _set(where: Folders, env: Env, parsed: Args) -> int:
     if parsed.key.startswith("plugins."):
         _ask_plugins(parsed, env)
     try:
@@ -126,7 +126,7 @@ def _set(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> 
     return _report(change, f"{change.key} {said} in {change.path}", parsed, env)
 
 
-def _ask_plugins(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
+def _ask_plugins(parsed: Args, env: Env) -> None:
     """Raises `UsageError` where a plugin could not be used with the value: only they know what their settings take."""
     wanted = argparse.Namespace(set=[f"{parsed.key}={parsed.value}"])
     for problem in all_problems(settings_here(wanted, env)):
@@ -134,7 +134,7 @@ def _ask_plugins(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
             raise UsageError(problem.problem)
 
 
-def _unset(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> int:
+def _unset(where: Folders, env: Env, parsed: Args) -> int:
     file = user_file(where)
     if not os.path.lexists(file):  # nothing is made in order to take something out of it
         path = _path_of(parsed.key)
@@ -148,7 +148,7 @@ def _unset(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -
     return _report(change, f"{change.key} {said} in {change.path}", parsed, env)
 
 
-def _report(change: SettingChange, sentence: str, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _report(change: SettingChange, sentence: str, parsed: Args, env: Env) -> int:
     """What was done, and what holds here where that is something else."""
     lines = [visible_line(sentence) + "."]
     tiers = settings_here(parsed, env)
@@ -159,7 +159,7 @@ def _report(change: SettingChange, sentence: str, parsed: argparse.Namespace, en
     return say_lines(lines)
 
 
-def _edit(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> int:
+def _edit(where: Folders, env: Env, parsed: Args) -> int:
     """Lets the person change a whole file; says what is wrong with it afterwards and offers to go on."""
     if parsed.local and parsed.project:
         raise UsageError("--project and --local exclude each other. Choose one")
@@ -180,7 +180,7 @@ def _edit(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) ->
     return code
 
 
-def _edited(command: list[str], file: str, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _edited(command: list[str], file: str, parsed: Args, env: Env) -> int:
     """The exit code: 0 when nothing is wrong, 2 when a mistake was kept, 1 when the editor failed."""
     while True:
         ended = asyncio.run(open_editor(command, file, env))

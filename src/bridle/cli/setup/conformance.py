@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import errno
 import os
@@ -12,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from bridle.cli.console import say, say_json
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.engine_address import engine_address
 from bridle.conformance.scratch_server import TRANSPORTS, scratch_doors, ways_to
 from bridle.conformance.token_desks import FileDesk
@@ -23,7 +23,7 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.tokens import claims_said
 
 
-def conformance(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def conformance(parsed: Args, env: Env) -> int:
     _check_words(parsed)
     cards = asyncio.run(_of_ourselves(parsed) if parsed.self else _of_another(parsed))
     conforms = all(card.conforms for card in cards)
@@ -35,7 +35,7 @@ def conformance(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return code or (0 if conforms else 1)
 
 
-def _check_words(parsed: argparse.Namespace) -> None:
+def _check_words(parsed: Args) -> None:
     if parsed.badge is not None:
         _check_badge(parsed.badge)
     if parsed.self == (parsed.against is not None):
@@ -77,14 +77,14 @@ def _transports_of(url: str) -> tuple[str, ...]:
     return (f"rest-{kind}", f"ws-{kind}")
 
 
-async def _of_ourselves(parsed: argparse.Namespace) -> list[Scorecard]:
+async def _of_ourselves(parsed: Args) -> list[Scorecard]:
     wanted = TRANSPORTS if parsed.transport == "all" else (parsed.transport,)
     with tempfile.TemporaryDirectory(prefix="bridle-conformance-") as folder:
         async with scratch_doors(os.path.join(folder, "scratch"), wanted) as doors:
             return await _scores(doors, parsed)
 
 
-async def _of_another(parsed: argparse.Namespace) -> list[Scorecard]:
+async def _of_another(parsed: Args) -> list[Scorecard]:
     people, agents = (
         [_opening_token(path) for path in paths] for paths in (parsed.token_file, parsed.agent_token_file)
     )
@@ -118,7 +118,7 @@ def _opening_token(path: str) -> str:
     return token
 
 
-async def _scores(doors: Mapping[str, Door], parsed: argparse.Namespace) -> list[Scorecard]:
+async def _scores(doors: Mapping[str, Door], parsed: Args) -> list[Scorecard]:
     def told(played: Played) -> None:
         if not parsed.json:
             why = f"   {played.why}" if played.why else ""

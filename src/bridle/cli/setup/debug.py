@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import closing
 
 from bridle.app.engine import running_engine
@@ -19,6 +17,7 @@ from bridle.cli.console import say_json, tell, unwritten
 from bridle.cli.option_values import with_env_file
 from bridle.cli.run.run import going_on, session_wanted, with_log_options
 from bridle.cli.stdin import sessions_unlocked, unlocked
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.messages import TextBlock
@@ -26,7 +25,7 @@ from bridle.providers.raw_dump import read_dump
 from bridle.sessions.archive.beside_store import dumps_of
 
 
-def debug(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def debug(parsed: Args, env: Env) -> int:
     if parsed.action == "raw":
         return _raw(parsed, sessions_unlocked(env))
     if parsed.fork:
@@ -41,7 +40,7 @@ def debug(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         raise
 
 
-async def _request(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+async def _request(parsed: Args, env: Env) -> int:
     """The head goes to stderr, the body to stdout, byte for byte."""
     words = " ".join(parsed.prompt)
     content = (TextBlock(text=words),) if words else ()
@@ -67,7 +66,7 @@ async def _request(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return os.EX_OK
 
 
-def _raw(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _raw(parsed: Args, env: Env) -> int:
     """One line of JSON for each exchange, in order; a terminal obeys nothing in them."""
     state = folders(env).state
     with closing(session_store(env)) as store:

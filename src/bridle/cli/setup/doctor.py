@@ -5,15 +5,12 @@ Nothing is changed and nothing is paid for: of a provider only its list of model
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing, contextmanager
-
-import msgspec
 
 from bridle._version import __version__
 from bridle.app.records.operational_log import log_folder
@@ -33,6 +30,7 @@ from bridle.cli.option_values import settings_here
 from bridle.cli.policy.sandbox import sandbox_row
 from bridle.cli.setup.doctor_parts import (
     DoctorRow,
+    Finding,
     Machine,
     disk_rows,
     engine_rows,
@@ -42,6 +40,7 @@ from bridle.cli.setup.doctor_parts import (
     provider_rows,
     token_rows,
 )
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders
 from bridle.config.settings_writer import user_file
 from bridle.config.tiers import Tiers
@@ -61,7 +60,7 @@ class TooLong(Exception):
     """A check took longer than `PART_S`."""
 
 
-def doctor(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def doctor(parsed: Args, env: Env) -> int:
     found = Machine(env, folders(env), _settings(parsed, env), parsed)
     rows: list[DoctorRow] = []
     for part, check in CHECKS.items():
@@ -85,7 +84,7 @@ def doctor(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return say_lines(lines) or code
 
 
-def _settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
+def _settings(parsed: Args, env: Env) -> Tiers:
     """The settings as far as they can be read; where there is no folder, those that hold in every folder."""
     try:
         return settings_here(parsed, env)
@@ -93,20 +92,20 @@ def _settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
         return load(where=folders(env), cwd="/", env=env)
 
 
-def _checked(part: str, check: Callable[[Machine], Iterable[DoctorRow]], found: Machine) -> list[DoctorRow]:
+def _checked(part: str, check: Callable[[Machine], Iterable[Finding]], found: Machine) -> list[DoctorRow]:
     """The rows of one part. What goes wrong inside a check is what it found."""
     try:
         with bounded(PART_S):
-            rows = list(check(found))
+            rows: list[Finding] = list(check(found))
     except TooLong:
-        rows = [DoctorRow("fail", part, f"the check did not come to an end within {PART_S:g} s")]
+        rows = [("fail", f"the check did not come to an end within {PART_S:g} s")]
     except BridleError as failure:
-        rows = [DoctorRow("fail", part, failure.message)]
+        rows = [("fail", failure.message)]
     except OSError as problem:
-        rows = [DoctorRow("fail", part, f"{problem.filename or part}: {problem.strerror}")]
+        rows = [("fail", f"{problem.filename or part}: {problem.strerror}")]
     except Exception as fault:  # noqa: BLE001  a fault of ours must not hide what the other checks find
-        rows = [DoctorRow("fail", part, f"the check itself failed ({type(fault).__name__}: {fault})")]
-    return [msgspec.structs.replace(row, text=_one_line(row.text)) for row in rows]
+        rows = [("fail", f"the check itself failed ({type(fault).__name__}: {fault})")]
+    return [DoctorRow(status, part, _one_line(text)) for status, text in rows]
 
 
 @contextmanager
@@ -129,20 +128,19 @@ def _one_line(text: str) -> str:
     return visible_line(" ".join(text.split()))
 
 
-def _bridle(_found: Machine) -> Iterable[DoctorRow]:
+def _bridle(_found: Machine) -> Iterable[Finding]:
     version, system = sys.version_info, os.uname()
-    yield DoctorRow(
+    yield (
         "ok",
-        "bridle",
         f"{__version__}, Python {version.major}.{version.minor}.{version.micro}, {system.sysname} {system.machine}",
     )
 
 
-def _model(found: Machine) -> Iterable[DoctorRow]:
+def _model(found: Machine) -> Iterable[Finding]:
     return [asyncio.run(_model_row(found))]
 
 
-async def _model_row(found: Machine) -> DoctorRow:
+async def _model_row(found: Machine) -> Finding:
     desk = ModelDesk(found.tiers, found.env)
     try:
         await desk.read_project_keys()
@@ -150,7 +148,7 @@ async def _model_row(found: Machine) -> DoctorRow:
         if name and origin:
             chosen, source = desk.known.choose(name), origin.shown
         elif found.offline:
-            return DoctorRow("skip", "model", "none is configured; not looked for (--offline)")
+            return ("skip", "none is configured; not looked for (--offline)")
         else:
             chosen, source = await desk.models.default(), "found"
         return await _asked(desk, chosen, source, found)
@@ -158,39 +156,37 @@ async def _model_row(found: Machine) -> DoctorRow:
         text = failure.message
         if failure.reason == "NoModel":
             text = "no model is configured and {keys}. Next: {next}".format_map(failure.data)
-        return DoctorRow("fail", "model", text)
+        return ("fail", text)
     finally:
         await desk.close()
 
 
-async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: Machine) -> DoctorRow:
+async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: Machine) -> Finding:
     """What the provider of the chosen model says to a request for its list."""
     name = f"{chosen.provider}:{chosen.model} ({source})"
     endpoint = desk.endpoint(chosen.provider)
     if endpoint is None:
-        return DoctorRow("ok", "model", f"{name}, a script: no key, no network")
+        return ("ok", f"{name}, a script: no key, no network")
     key = desk.key_from(endpoint)
     key_words = f", key from {key}" if key else ", no key needed" if not endpoint.needs_key else ""
     if found.offline:
-        return DoctorRow("skip", "model", f"{name}{key_words}, not asked (--offline)")
+        return ("skip", f"{name}{key_words}, not asked (--offline)")
     clock = SystemClock()
     begun = clock.monotonic()
     listed = [model.name for model in await desk.models.chat(chosen.provider).models()]
     took = f"lists {counted(len(listed), 'model')} in {clock.monotonic() - begun:.1f} s{key_words}"
     if chosen.model not in listed:
-        return DoctorRow(
-            "warn", "model", f"{name} is not among its provider's models; {chosen.provider} {took}"
-        )
-    return DoctorRow("ok", "model", f"{name}, {took}")
+        return ("warn", f"{name} is not among its provider's models; {chosen.provider} {took}")
+    return ("ok", f"{name}, {took}")
 
 
-def _store(found: Machine) -> Iterable[DoctorRow]:
+def _store(found: Machine) -> Iterable[Finding]:
     path = os.path.join(found.where.data, "sessions.db")
     if not os.path.lexists(path):
         return [_empty_store(found.where.data)]
     locked, lock_words = log_lock_row(_stored_keys(found), found.where, found.env)
     if locked:
-        return [DoctorRow("warn", "store", lock_words)]
+        return [("warn", lock_words)]
     with closing(session_store(found.env)) as store:
         sessions = store.list()
         if sessions:  # the check that a resume makes; raises where something is not as it was written
@@ -199,50 +195,47 @@ def _store(found: Machine) -> Iterable[DoctorRow]:
         without_tip = store.without_tip()
     with open(path, "rb") as file:
         if file.read(len(_UNENCRYPTED)) == _UNENCRYPTED:
-            return [DoctorRow("fail", "store", f"{path} is not encrypted")]
+            return [("fail", f"{path} is not encrypted")]
     size = sum(os.path.getsize(name) for name in (path, path + "-wal") if os.path.exists(name))
     _, lock_words = log_lock_row(
         _stored_keys(found), found.where, found.env
     )  # opening may have wrapped its key
     text = f"{counted(len(sessions), 'session')}, {size / 1e6:.1f} MB, encrypted, {integrity}"
     if not os.access(path, os.W_OK):
-        return [
-            DoctorRow("fail", "store", f"{text}, but {path} is not yours to write: nothing new can be kept")
-        ]
+        return [("fail", f"{text}, but {path} is not yours to write: nothing new can be kept")]
     if without_tip:
-        return [DoctorRow("warn", "store", tips_gone(found.where.data, without_tip))]
+        return [("warn", tips_gone(found.where.data, without_tip))]
     if lock_words:
-        return [DoctorRow("warn", "store", f"{text}; {lock_words}")]
-    return [DoctorRow("ok", "store", text)]
+        return [("warn", f"{text}; {lock_words}")]
+    return [("ok", text)]
 
 
-def _empty_store(folder: str) -> DoctorRow:
+def _empty_store(folder: str) -> Finding:
     """Nothing is stored; can it be? Nothing is made to find out."""
     nearest = folder
     while not os.path.lexists(nearest) and nearest != os.path.dirname(nearest):
         nearest = os.path.dirname(nearest)
     if not os.path.isdir(nearest):
-        return DoctorRow("fail", "store", f"{folder} cannot be made: {nearest} is not a folder")
+        return ("fail", f"{folder} cannot be made: {nearest} is not a folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        return DoctorRow("fail", "store", f"{folder} cannot be made: {nearest} is not yours to write")
+        return ("fail", f"{folder} cannot be made: {nearest} is not yours to write")
     if os.statvfs(nearest).f_bavail == 0:
-        return DoctorRow("fail", "store", f"{folder} cannot be made: no space left in {nearest}")
-    return DoctorRow("skip", "store", "nothing is stored yet")
+        return ("fail", f"{folder} cannot be made: no space left in {nearest}")
+    return ("skip", "nothing is stored yet")
 
 
-def _keys(found: Machine) -> Iterable[DoctorRow]:
+def _keys(found: Machine) -> Iterable[Finding]:
     stored = _stored_keys(found)
-    status, text = credentials_row(stored, found.where, found.env)
-    return [DoctorRow(status, "keys", text)]
+    return [credentials_row(stored, found.where, found.env)]
 
 
-def _secrets(found: Machine) -> Iterable[DoctorRow]:
+def _secrets(found: Machine) -> Iterable[Finding]:
     """What comes of the secrets file of the project here, where there is one."""
     here = asyncio.run(keys_here(found.env, os.getcwd()))
     if here is None:
         return []
     _, keys = here
-    return [DoctorRow("warn" if keys.problem else "ok", "secrets", keys.notice().message.rstrip("."))]
+    return [("warn" if keys.problem else "ok", keys.notice().message.rstrip("."))]
 
 
 def _stored_keys(found: Machine) -> StoredKeys:
@@ -250,17 +243,17 @@ def _stored_keys(found: Machine) -> StoredKeys:
     return StoredKeys(where=found.where, env=found.env, clock=SystemClock(), back_end=back_end)
 
 
-def _helper(found: Machine) -> Iterable[DoctorRow]:
+def _helper(found: Machine) -> Iterable[Finding]:
     """Whether a process of its own holds the keys, and whether it can. Nothing is sent anywhere."""
     use = found.tiers.section("credentials", CredentialSettings).helper
     if use == "never":
-        return [DoctorRow("skip", "helper", "never: Bridle itself sends keys with its requests")]
+        return [("skip", "never: Bridle itself sends keys with its requests")]
     if use == "serve":
-        return [DoctorRow("skip", "helper", "only for an engine that others can reach, which this is not")]
+        return [("skip", "only for an engine that others can reach, which this is not")]
     return [asyncio.run(_helper_row(found))]
 
 
-async def _helper_row(found: Machine) -> DoctorRow:
+async def _helper_row(found: Machine) -> Finding:
     stored = _stored_keys(found)
     processes = Processes()
     forwarders = Forwarders(processes, where=found.where, env=found.env, clock=SystemClock())
@@ -270,31 +263,23 @@ async def _helper_row(found: Machine) -> DoctorRow:
         await forwarders.close()
         await processes.close()
     if stored.is_empty:
-        return DoctorRow(
-            "ok", "helper", "always: a process of its own will hold stored keys; none are stored"
-        )
-    return DoctorRow(
-        "ok", "helper", f"always: a process of its own holds the keys of {counted(len(names), 'provider')}"
-    )
+        return ("ok", "always: a process of its own will hold stored keys; none are stored")
+    return ("ok", f"always: a process of its own holds the keys of {counted(len(names), 'provider')}")
 
 
-def _sandbox(found: Machine) -> Iterable[DoctorRow]:
-    status, text = sandbox_row(found.tiers, found.env)
-    return [DoctorRow(status, "sandbox", text)]
+def _sandbox(found: Machine) -> Iterable[Finding]:
+    return [sandbox_row(found.tiers, found.env)]
 
 
-def _config(found: Machine) -> Iterable[DoctorRow]:
+def _config(found: Machine) -> Iterable[Finding]:
     problems = all_problems(found.tiers)
     if not problems:
         read = [found.at_home(path) for path in _settings_files(found)]
-        return [DoctorRow("ok", "config", ", ".join(read) or "no settings file; the defaults hold")]
-    return [
-        DoctorRow("fail" if problem.severity == "error" else "warn", "config", problem.text)
-        for problem in problems
-    ]
+        return [("ok", ", ".join(read) or "no settings file; the defaults hold")]
+    return [("fail" if problem.severity == "error" else "warn", problem.text) for problem in problems]
 
 
-def _plugins(found: Machine) -> Iterable[DoctorRow]:
+def _plugins(found: Machine) -> Iterable[Finding]:
     """What each plugin adds. One that cannot be used is a fault of the settings that list it."""
     if not found.tiers.get("plugins.enabled"):
         return
@@ -303,24 +288,22 @@ def _plugins(found: Machine) -> Iterable[DoctorRow]:
     except BridleError:
         return
     for plugin in loaded:
-        yield DoctorRow("ok", "plugin", f"{plugin.name} {plugin.version}: {plugin.adds()}")
+        yield ("ok", f"{plugin.name} {plugin.version}: {plugin.adds()}")
 
 
-def _terminal(found: Machine) -> Iterable[DoctorRow]:
+def _terminal(found: Machine) -> Iterable[Finding]:
     if not sys.stdout.isatty():
-        return [DoctorRow("skip", "terminal", "the output does not go to one")]
+        return [("skip", "the output does not go to one")]
     encoding = (sys.stdout.encoding or "ascii").lower()
     size = os.get_terminal_size(sys.stdout.fileno())
     width = f"{size.columns} columns" if size.columns else "of unknown width"
     text = f"{_colours(found.env)}, {width}, {encoding.upper()}"
     if encoding.replace("-", "") != "utf8":
-        return [
-            DoctorRow("warn", "terminal", f"{text}: characters it does not have are shown as their codes")
-        ]
-    return [DoctorRow("ok", "terminal", text)]
+        return [("warn", f"{text}: characters it does not have are shown as their codes")]
+    return [("ok", text)]
 
 
-def _colours(env: Mapping[str, str]) -> str:
+def _colours(env: Env) -> str:
     term = env.get("TERM", "")
     if env.get("NO_COLOR"):
         return "no colours (NO_COLOR)"
@@ -331,7 +314,7 @@ def _colours(env: Mapping[str, str]) -> str:
     return "256 colours" if "256" in term else "16 colours"
 
 
-CHECKS: Mapping[str, Callable[[Machine], Iterable[DoctorRow]]] = {
+CHECKS: Mapping[str, Callable[[Machine], Iterable[Finding]]] = {
     "bridle": _bridle,
     "model": _model,
     "provider": provider_rows,
@@ -343,7 +326,7 @@ CHECKS: Mapping[str, Callable[[Machine], Iterable[DoctorRow]]] = {
     "tokens": token_rows,
     "sandbox": _sandbox,
     "config": _config,
-    "plugins": _plugins,
+    "plugin": _plugins,
     "hooks": hook_rows,
     "git": git_rows,
     "disk": disk_rows,

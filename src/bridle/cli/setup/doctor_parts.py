@@ -5,7 +5,6 @@ Each check is a function of what is known of this machine. It changes nothing an
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import stat
@@ -27,6 +26,7 @@ from bridle.base.text.terminal_text import visible_line
 from bridle.cli.accounts.models import ModelDesk
 from bridle.cli.engine_attach import connect_to_engine
 from bridle.cli.policy.hooks import folder_hooks
+from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.interaction.render.start_info import folder_words
 from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers
@@ -59,13 +59,17 @@ class DoctorRow(msgspec.Struct, frozen=True):
     text: str
 
 
+Finding: TypeAlias = tuple[PartStatus, str]
+"""What one check found out: how the part stands, and one line about it."""
+
+
 class Machine(NamedTuple):
     """What several checks look at."""
 
-    env: Mapping[str, str]
+    env: Env
     where: Folders
     tiers: Tiers
-    parsed: argparse.Namespace
+    parsed: Args
 
     @property
     def offline(self) -> bool:
@@ -79,46 +83,44 @@ class Machine(NamedTuple):
 # An engine that listens
 
 
-def engine_rows(machine: Machine) -> Iterable[DoctorRow]:
+def engine_rows(machine: Machine) -> Iterable[Finding]:
     place = EnginePlace(machine.where.runtime)
     if place.found() is None:
-        yield DoctorRow("skip", "engine", "none running, which is normal")
+        yield ("skip", "none running, which is normal")
         return
     for path in (place.folder, place.socket, place.token_file):
         if stat.S_IMODE(os.lstat(path).st_mode) & 0o077:
-            yield DoctorRow("fail", "engine", f"{path} is open to others; end the engine and start it again")
+            yield ("fail", f"{path} is open to others; end the engine and start it again")
     yield asyncio.run(_engine_row(machine.env))
 
 
-async def _engine_row(env: Mapping[str, str]) -> DoctorRow:
+async def _engine_row(env: Env) -> Finding:
     try:
         async with asyncio.timeout(ENGINE_S):
             connection = await connect_to_engine(env, name="doctor", answers=False)
             if connection is None:
-                return DoctorRow("warn", "engine", "none answers; what one left is taken over by the next")
+                return ("warn", "none answers; what one left is taken over by the next")
             try:
                 health = await connection.ask(CheckHealth())
             finally:
                 await connection.close()
     except TimeoutError:
-        return DoctorRow("fail", "engine", f"it did not answer within {ENGINE_S:g} s")
+        return ("fail", f"it did not answer within {ENGINE_S:g} s")
     text = f"{health.version}, {counted(health.open_sessions, 'open session')}"
     if bad := [one for one in health.parts if one.status == "fail"]:
-        return DoctorRow("fail", "engine", f"{text}; {_parts_words(bad)}")
+        return ("fail", f"{text}; {_parts_words(bad)}")
     if health.version != __version__:
-        return DoctorRow(
-            "warn", "engine", f"{text}: another version than this, {__version__}. Start it again"
-        )
+        return ("warn", f"{text}: another version than this, {__version__}. Start it again")
     if down := [one for one in health.parts if one.status == "warn" and one.part.startswith("mcp ")]:
-        return DoctorRow("warn", "engine", f"{text}; {_parts_words(down)}")
-    return DoctorRow("ok", "engine", text)
+        return ("warn", f"{text}; {_parts_words(down)}")
+    return ("ok", text)
 
 
 def _parts_words(parts: Iterable[PartHealth]) -> str:
     return visible_line(", ".join(f"{one.part}: {one.text}" for one in parts))
 
 
-def token_rows(machine: Machine) -> Iterable[DoctorRow]:
+def token_rows(machine: Machine) -> Iterable[Finding]:
     """What was minted; a register that cannot be used lets nobody in."""
     if not os.path.lexists(os.path.join(machine.where.state, "tokens.json")):
         return
@@ -129,37 +131,35 @@ def token_rows(machine: Machine) -> Iterable[DoctorRow]:
     good = sum(one.revoked_ms is None and one.claims.exp > now_s for one in issued)
     expired = len(issued) - revoked - good
     text = f"{counted(good, 'token')} good, {revoked} revoked, {expired} expired"
-    yield DoctorRow("ok", "tokens", text)
+    yield ("ok", text)
 
 
 # Programs around a session
 
 
-def hook_rows(machine: Machine) -> Iterable[DoctorRow]:
+def hook_rows(machine: Machine) -> Iterable[Finding]:
     found = folder_hooks(machine.parsed, machine.env).found
     if found.hooks:
-        yield DoctorRow("ok", "hooks", f"{counted(len(found.hooks), 'hook')}: bridle hooks")
+        yield ("ok", f"{counted(len(found.hooks), 'hook')}: bridle hooks")
     for ignored in found.ignored:
-        yield DoctorRow("warn", "hooks", f"{ignored.where} does not count: {ignored.why}")
+        yield ("warn", f"{ignored.where} does not count: {ignored.why}")
 
 
-def git_rows(machine: Machine) -> Iterable[DoctorRow]:
+def git_rows(machine: Machine) -> Iterable[Finding]:
     program = program_on(machine.env.get("PATH", ""), "git", outside=os.getcwd())
     if program is None:
-        return [
-            DoctorRow("warn", "git", "not installed: undo of a repository, /diff git and /commit need it")
-        ]
+        return [("warn", "not installed: undo of a repository, /diff git and /commit need it")]
     argv, env = (program, "--version"), clean_environment(machine.env)
     code, said = asyncio.run(read_output(argv, env=env, timeout_s=GIT_S, max_bytes=1000))
     if code or not said:
-        return [DoctorRow("fail", "git", f"{program} does not say its version (exit {code})")]
-    return [DoctorRow("ok", "git", said.decode(errors="replace").removeprefix("git version "))]
+        return [("fail", f"{program} does not say its version (exit {code})")]
+    return [("ok", said.decode(errors="replace").removeprefix("git version "))]
 
 
 # The machine
 
 
-def disk_rows(machine: Machine) -> Iterable[DoctorRow]:
+def disk_rows(machine: Machine) -> Iterable[Finding]:
     """Room where Bridle writes, once for each file system."""
     seen: set[int] = set()
     for folder in (machine.where.data, machine.where.state):
@@ -172,7 +172,7 @@ def disk_rows(machine: Machine) -> Iterable[DoctorRow]:
         room = disk.f_bavail * disk.f_frsize
         text = f"{room / 1e9:.1f} GB free for {folder_words(folder, machine.env.get('HOME', ''))}"
         status: PartStatus = "ok" if room >= LITTLE_ROOM else "warn" if room else "fail"
-        yield DoctorRow(status, "disk", text)
+        yield (status, text)
 
 
 def _nearest(folder: str) -> str:
@@ -182,15 +182,15 @@ def _nearest(folder: str) -> str:
     return folder
 
 
-def extra_rows(machine: Machine) -> Iterable[DoctorRow]:
+def extra_rows(machine: Machine) -> Iterable[Finding]:
     """What is installed beside the core, and what the settings want that is not."""
     there = [name for name, modules in EXTRAS.items() if all(map(_is_there, modules))]
     listed = ", ".join(there) or "none"
     absent = ", ".join(name for name in EXTRAS if name not in there)
-    yield DoctorRow("ok", "extras", f"{listed} installed" + (f"; not {absent}" if absent else ""))
+    yield ("ok", f"{listed} installed" + (f"; not {absent}" if absent else ""))
     for extra, why in _wanted_extras(machine):
         if extra not in there:
-            yield DoctorRow("warn", "extras", f"{why} needs a package more: {install_command(extra)}")
+            yield ("warn", f"{why} needs a package more: {install_command(extra)}")
 
 
 def _wanted_extras(machine: Machine) -> Iterator[tuple[str, str]]:
@@ -213,7 +213,7 @@ def _is_there(module: str) -> bool:
     return any(os.path.isdir(os.path.join(one, *below)) for one in spec.submodule_search_locations or ())
 
 
-def provider_rows(machine: Machine) -> Iterable[DoctorRow]:
+def provider_rows(machine: Machine) -> Iterable[Finding]:
     """The providers that somebody has set up, as far as that can be seen from here. Nobody is asked."""
     desk = ModelDesk(machine.tiers, machine.env)
     try:
@@ -221,13 +221,11 @@ def provider_rows(machine: Machine) -> Iterable[DoctorRow]:
         for name in dict.fromkeys((*desk.models.configured, *sorted(with_keys))):
             endpoint = desk.endpoint(name)
             if endpoint is None or (endpoint.needs_key and desk.key_from(endpoint) is None):
-                yield DoctorRow("warn", "provider", f"{name}: {desk.provider_row(name, {}).note}")
+                yield ("warn", f"{name}: {desk.provider_row(name, {}).note}")
             else:
                 source = desk.key_from(endpoint)
-                yield DoctorRow(
-                    "ok", "provider", f"{name}: " + (f"key from {source}" if source else "no key")
-                )
+                yield ("ok", f"{name}: " + (f"key from {source}" if source else "no key"))
     except BridleError as failure:
-        yield DoctorRow("fail", "provider", failure.message)
+        yield ("fail", failure.message)
     finally:
         asyncio.run(desk.close())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
@@ -22,6 +21,7 @@ from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.option_values import settings_here
 from bridle.cli.policy.trust import review_lines, typed_line
 from bridle.cli.setup.plugin_template import new_plugin
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.bundle_contents import BadBundle, BundleContents
 from bridle.config.bundles import (
     BundleRecord,
@@ -73,7 +73,7 @@ class PluginRow(msgspec.Struct, frozen=True, kw_only=True):
     adds: tuple[AddedThing, ...] = ()
 
 
-def plugins(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def plugins(parsed: Args, env: Env) -> int:
     where = folders(env)
     match parsed.action:
         case "new":
@@ -93,7 +93,7 @@ def plugins(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 # Looking
 
 
-def _list(parsed: argparse.Namespace, where: Folders, env: Mapping[str, str]) -> int:
+def _list(parsed: Args, where: Folders, env: Env) -> int:
     rows, failure = _plugin_rows(settings_here(parsed, env))
     rows += [_bundle_row(bundle) for bundle in _bundles(where)]
     code = EXIT_UNUSABLE if failure is not None else 0
@@ -282,7 +282,7 @@ def _verify(where: Folders, *, as_json: bool) -> int:
 # Bringing
 
 
-def _add(parsed: argparse.Namespace, where: Folders, env: Mapping[str, str]) -> int:
+def _add(parsed: Args, where: Folders, env: Env) -> int:
     try:
         origin = bundle_origin(parsed.source, parsed.ref or "", cwd=os.getcwd())
     except BadBundle as bad:
@@ -290,7 +290,7 @@ def _add(parsed: argparse.Namespace, where: Folders, env: Mapping[str, str]) -> 
     return _bring(origin, parsed.digest, where, env, update_of=None)
 
 
-def _update(parsed: argparse.Namespace, where: Folders, env: Mapping[str, str]) -> int:
+def _update(parsed: Args, where: Folders, env: Env) -> int:
     record = _named(parsed.name, where)
     try:
         origin = bundle_origin(record.source, record.ref, cwd="/")
@@ -303,7 +303,7 @@ def _bring(
     origin: BundleOrigin,
     digest: str | None,
     where: Folders,
-    env: Mapping[str, str],
+    env: Env,
     *,
     update_of: BundleRecord | None,
 ) -> int:
@@ -330,7 +330,7 @@ def _bring(
     return say(f"Bundle {contents.name} is {done}. What it adds: bridle plugins list --why\n")
 
 
-async def _brought(origin: BundleOrigin, incoming: str, env: Mapping[str, str]) -> IncomingBundle:
+async def _brought(origin: BundleOrigin, incoming: str, env: Env) -> IncomingBundle:
     processes = Processes()
 
     async def run_git(call: GitCall, *, cwd: str, stdin: bytes | None, max_bytes: int) -> CompletedProgram:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import aligned, say, say_json, say_lines
 from bridle.cli.option_values import problem_data, unwritable
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import Folders, folders, project_folder
 from bridle.config.problems import Problem, shown, written
 from bridle.config.profiles import (
@@ -82,7 +82,7 @@ class ProfilePage(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-def profiles(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def profiles(parsed: Args, env: Env) -> int:
     where, cwd = folders(env), os.path.realpath(os.getcwd())
     match parsed.action:
         case "show":
@@ -98,7 +98,7 @@ def profiles(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 # Looking
 
 
-def _list(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str, str]) -> int:
+def _list(parsed: Args, where: Folders, cwd: str, env: Env) -> int:
     in_force = load(where=where, cwd=cwd, env=env).get("profile") or ""
     entries = profile_entries(where, cwd=cwd, in_force=in_force)
     return say_json(entries) if parsed.json else say_lines(_lines(entries))
@@ -117,7 +117,7 @@ def _path_in_project(name: str) -> str:
     return name if name == PROJECT_CHOICE_NAME else f".bridle/{FOLDER}/{name}.toml"
 
 
-def _show(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str, str]) -> int:
+def _show(parsed: Args, where: Folders, cwd: str, env: Env) -> int:
     file = _named(parsed.name, where, cwd)
     tiers = _alone(file, where, cwd, env)
     of_it = Tiers(
@@ -136,7 +136,7 @@ def _show(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str
     return say_json(page) if parsed.json else say_lines(_page(page))
 
 
-def _skills(tiers: Tiers, where: Folders, cwd: str, env: Mapping[str, str]) -> tuple[str, ...]:
+def _skills(tiers: Tiers, where: Folders, cwd: str, env: Env) -> tuple[str, ...]:
     approvals = Approvals(where.config)
     found = session_skills(skill_settings(tiers), where=where, cwd=cwd, env=env, approvals=approvals)
     return () if found is None else tuple(found.offered.skills)
@@ -155,7 +155,7 @@ def _page(page: ProfilePage) -> Iterator[str]:
         yield f"  {problem}"
 
 
-def _check(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str, str]) -> int:
+def _check(parsed: Args, where: Folders, cwd: str, env: Env) -> int:
     """What is wrong with one, or with all there are. Exit 2 where something is."""
     wanted = chosen_by_project(project_folder(cwd))
     every = [*find_profiles(where.config, project_folder(cwd)), *([wanted] if wanted is not None else [])]
@@ -169,7 +169,7 @@ def _check(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[st
     return say_lines((*lines, end)) or (EXIT_INVALID if errors else 0)
 
 
-def _alone(file: ProfileFile, where: Folders, cwd: str, env: Mapping[str, str]) -> Tiers:
+def _alone(file: ProfileFile, where: Folders, cwd: str, env: Env) -> Tiers:
     """The settings with this profile. One of a project is looked at as if it were trusted; nothing comes of that."""
     plain = {
         name: value for name, value in env.items() if not name.startswith("BRIDLE_") or name == "BRIDLE_HOME"
@@ -199,7 +199,7 @@ def _named(name: str, where: Folders, cwd: str) -> ProfileFile:
 # Making one
 
 
-def _new(parsed: argparse.Namespace, where: Folders, cwd: str) -> int:
+def _new(parsed: Args, where: Folders, cwd: str) -> int:
     name: str = parsed.name
     if not is_name(name):
         raise UsageError(f'"{shown(name)}" is no name for a profile (letters, digits, - and _)')

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import os
 import signal
 import sys
-from collections.abc import Mapping
 
 from bridle._version import __version__
 from bridle.app.engine import running_engine
@@ -18,6 +16,7 @@ from bridle.base.clock import SystemClock
 from bridle.cli.console import say, tell
 from bridle.cli.option_values import user_settings
 from bridle.cli.stdin import unlocked
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders
 from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.control.engine_settings import EngineSettings
@@ -32,7 +31,7 @@ SWITCH_S = 0.001
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def serve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def serve(parsed: Args, env: Env) -> int:
     """Run the engine until it is stopped and return the exit code."""
     options = listen_options(parsed, env)
     check_listen_options(options)
@@ -42,7 +41,7 @@ def serve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return asyncio.run(_serve(options, surfaces, unlocked(env, model=None), idle_exit_s=parsed.idle_exit))
 
 
-def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> ListenOptions:
+def listen_options(parsed: Args, env: Env) -> ListenOptions:
     """What the words and the person's own settings say about listening."""
     if parsed.listen is not None and parsed.no_listen:
         raise UsageError("--listen and --no-listen exclude each other. Choose one")
@@ -64,7 +63,7 @@ def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> Listen
 async def _serve(
     options: ListenOptions,
     surfaces: CodeSurfaces,
-    env: Mapping[str, str],
+    env: Env,
     *,
     idle_exit_s: float | None,
 ) -> int:
@@ -138,13 +137,13 @@ def _tell_where(listening: ListeningEngine) -> None:
 # A service of the system
 
 
-def _unit(kind: str, parsed: argparse.Namespace) -> str:
+def _unit(kind: str, parsed: Args) -> str:
     """What makes the system start it when its person logs in."""
     words = [sys.executable, "-m", "bridle", "serve", *_options(parsed)]
     return _launchd(words) if kind == "launchd" else _systemd(words)
 
 
-def _options(parsed: argparse.Namespace) -> list[str]:
+def _options(parsed: Args) -> list[str]:
     """The same options, with paths that mean the same from anywhere."""
     words = ["--no-listen"] if parsed.no_listen else []
     if parsed.auth_channel is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +16,7 @@ from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.option_values import settings_here
 from bridle.cli.policy.trust import stored_approvals
 from bridle.cli.setup.agents import folder_of_new, report_checked, shown_path, write_beginning
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders
 from bridle.context.skills.session_skills import Offered, SessionSkills, offered_of
 from bridle.context.skills.skill_file import BadSkill, read_skill
@@ -37,7 +37,7 @@ description: {description}
 """
 
 
-def skills(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def skills(parsed: Args, env: Env) -> int:
     match parsed.action:
         case "show":
             return _show(parsed, env)
@@ -49,7 +49,7 @@ def skills(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return _list(parsed, env)
 
 
-def skills_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SessionSkills:
+def skills_here(parsed: Args, env: Env) -> SessionSkills:
     """The skills that a session here would have. Nothing of them is run, and nobody is asked."""
     approvals = stored_approvals(env)
     cwd = os.path.realpath(os.getcwd())
@@ -64,7 +64,7 @@ def skills_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SessionSk
     return SessionSkills(find)
 
 
-def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _list(parsed: Args, env: Env) -> int:
     found = skill_list(skills_here(parsed, env).offered)
     if parsed.json:
         return say_json(found)
@@ -73,7 +73,7 @@ def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return say_lines(skill_lines(found.skills))
 
 
-def _show(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _show(parsed: Args, env: Env) -> int:
     found = skill_description(skills_here(parsed, env), parsed.name)
     if parsed.json:
         return say_json(found)
@@ -104,14 +104,14 @@ class CheckedSkill(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def _check(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _check(parsed: Args, env: Env) -> int:
     paths = parsed.path or _folders_here(parsed, env)
     found = [_checked(path, env) for path in paths]
     lines = [line for one in found for line in _checked_lines(one)]
     return report_checked(parsed, found, lines, has_problems=any(one.problem for one in found))
 
 
-def _folders_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
+def _folders_here(parsed: Args, env: Env) -> list[str]:
     """Every folder here that wants to be a skill, but for those that Bridle brings."""
     offered = skills_here(parsed, env).offered
     found = [
@@ -123,7 +123,7 @@ def _folders_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[st
     return sorted(found)
 
 
-def _checked(path: str, env: Mapping[str, str]) -> CheckedSkill:
+def _checked(path: str, env: Env) -> CheckedSkill:
     folder = os.path.dirname(path) if os.path.basename(path) == SKILL_FILE else path
     folder = os.path.abspath(folder)
     file = os.path.join(folder, SKILL_FILE)
@@ -154,7 +154,7 @@ def _checked_lines(one: CheckedSkill) -> list[str]:
 # Beginning one
 
 
-def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _new(parsed: Args, env: Env) -> int:
     description = parsed.description or "What it does. Use it when …"
     text = _BEGINNING.format(
         name=parsed.name,
@@ -169,6 +169,6 @@ def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return write_beginning(file, text, parsed, env)
 
 
-def skill_names(env: Mapping[str, str]) -> list[str]:
+def skill_names(env: Env) -> list[str]:
     """For Tab: the names of the skills that are offered here."""
     return list(skills_here(argparse.Namespace(), env).offered.skills)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -15,6 +14,7 @@ from bridle.base.process.installation import is_map_installed
 from bridle.cli.console import aligned, say_json, say_lines
 from bridle.cli.option_values import settings_here
 from bridle.cli.policy.trust import stored_approvals
+from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
 from bridle.context.skills.session_skills import Offered, SessionSkills, skill_tool
@@ -42,7 +42,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
     safety_notes: tuple[str, ...]
 
 
-def tools(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+def tools(parsed: Args, env: Env) -> int:
     tiers = _settings(parsed, env)
     packs = None if tiers is None else tiers.get("tools.packs")
     uses_skills = skill_tool(SessionSkills(lambda: Offered(skills={})), Conversation)
@@ -60,7 +60,7 @@ def _map(tiers: Tiers | None) -> Iterator[Tool]:
         yield repo_map_tool("")
 
 
-def _settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers | None:
+def _settings(parsed: Args, env: Env) -> Tiers | None:
     try:
         folders(env)
     except UsageError:  # nobody's settings are read without a home, and nobody lists a plugin
@@ -75,7 +75,7 @@ def _of_plugins(tiers: Tiers | None, packs: Sequence[str] | None) -> list[ToolRo
     return [_row(tool, feature.origin) for feature in features for tool in feature.tools]
 
 
-def _of_modules(tiers: Tiers | None, env: Mapping[str, str]) -> list[ToolRow]:
+def _of_modules(tiers: Tiers | None, env: Env) -> list[ToolRow]:
     """The tools that are files, by their names: none is run to be listed."""
     cwd = os.getcwd()
     if tiers is None:

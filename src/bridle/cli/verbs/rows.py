@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
 from bridle.base.ids import SESS, read_list_place
 from bridle.protocol.events import Mode
+
+Args: TypeAlias = argparse.Namespace
+"""The parsed arguments of a verb."""
+Env: TypeAlias = Mapping[str, str]
+"""The environment of a command."""
 
 
 class Argument(msgspec.Struct, frozen=True):
