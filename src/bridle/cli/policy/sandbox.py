@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.user.settings import SessionOptions, session_settings
+from bridle.app.user.settings import session_settings
 from bridle.base.process.processes import CannotStart, Processes
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say_json, say_lines, tell, unwritten
