@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from bridle.app.records.operational_log import wanted_levels
 from bridle.app.sources.hook_feature import written_hook
-from bridle.app.user.setting_sections import decoded_agents
-from bridle.app.user.settings import decoded_servers
+from bridle.app.user.settings import decoded_agents, decoded_servers
 from bridle.base.text.spelling import nearest
 from bridle.config.origins import BadSetting
 from bridle.config.problems import Problem, shown

@@ -4,31 +4,17 @@
 """
 
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import field
 
-from bridle.agents.agent_fields import decode_agent
 from bridle.agents.agent_settings import (
     AGENT_SECTIONS,
     DELEGATION_SECTIONS,
-    AgentChoice,
-    AgentFolders,
-    AgentSettings,
-    ChildContext,
-    DelegateResults,
-    DelegationSettings,
-    MultiAgent,
 )
-from bridle.agents.definition import AgentDefinition, AgentOrigin
-from bridle.agents.field_reader import FieldProblem
 from bridle.config import settings_loading
-from bridle.config.origins import BadSetting, bundle_folders
-from bridle.config.problems import shown
 from bridle.config.setting_table import SettingTable
-from bridle.config.tiers import Tiers
 from bridle.context.context_settings import ContextSettings, MemorySettings, SkillSection
 from bridle.control.engine_settings import EngineSettings
 from bridle.credentials.credential_settings import CredentialSettings
@@ -182,56 +168,3 @@ SECTIONS = (
 
 TABLE = SettingTable(SECTIONS)
 load = functools.partial(settings_loading.load, TABLE)
-
-FOLDERS = "folders"
-"""The only key of `agents` that does not name an agent."""
-
-
-def settings_of_agents(tiers: Tiers) -> AgentSettings:
-    """Decode everything settings say about agents. Raises `BadConfig` for an invalid agent."""
-    definitions: list[AgentDefinition] = []
-    for found in decoded_agents(tiers):
-        if isinstance(found, BadSetting):
-            raise found.error()
-        definitions.append(found)
-    return AgentSettings(
-        **msgspec.structs.asdict(tiers.section("delegation", DelegationSettings)),
-        mode=_mode(tiers),
-        agent=tiers.section("", AgentChoice).agent,
-        child=tiers.section("context.child", ChildContext),
-        results=tiers.section("context.delegates", DelegateResults),
-        definitions=tuple(definitions),
-        folders=tiers.section("agents", AgentFolders).folders,
-        bundles=bundle_folders(tiers.sources),
-    )
-
-
-def decoded_agents(tiers: Tiers) -> Iterator[AgentDefinition | BadSetting]:
-    """Yield each agent of the settings, or its first problem."""
-    tables = cast("Mapping[str, Any]", tiers.get("agents") or {})
-    for name, table in tables.items():
-        if name == FOLDERS:
-            continue
-        place = ("agents", name)
-        origin = tiers.origin(place)
-        assert origin is not None, "somebody wrote it"
-        of_project = origin.tier in ("project", "local")
-        found = decode_agent(
-            table,
-            name=name,
-            origin=AgentOrigin(scope="project" if of_project else "settings", place=origin.shown),
-        )
-        if found.agent is not None and found.agent.name == name:
-            yield found.agent
-            continue
-        named = FieldProblem(field="name", clause="name is that of the table, or it is left out")
-        problem = (*found.problems, named)[0]
-        at = tiers.origin((*place, problem.field)) or origin
-        yield BadSetting(f"agents.{shown(name)}", at, problem.clause)
-
-
-def _mode(tiers: Tiers) -> Literal["single", "multi"]:
-    """Return the mode of `agent_mode` in either spelling; without it, that of `multi_agent.enabled`."""
-    said = tiers.section("", AgentChoice).agent_mode
-    is_multi = tiers.section("multi_agent", MultiAgent).enabled if said is None else said.startswith("multi")
-    return "multi" if is_multi else "single"

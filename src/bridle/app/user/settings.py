@@ -2,11 +2,23 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
-from bridle.agents.agent_settings import GoalSettings
+from bridle.agents.agent_fields import decode_agent
+from bridle.agents.agent_settings import (
+    AgentChoice,
+    AgentFolders,
+    AgentSettings,
+    ChildContext,
+    DelegateResults,
+    DelegationSettings,
+    GoalSettings,
+    MultiAgent,
+)
+from bridle.agents.definition import AgentDefinition, AgentOrigin
+from bridle.agents.field_reader import FieldProblem
 from bridle.app.user.setting_sections import (
     LogSettings,
     ProfileSettings,
@@ -15,7 +27,6 @@ from bridle.app.user.setting_sections import (
     TranscriptSettings,
     UiSettings,
     load,
-    settings_of_agents,
 )
 from bridle.base.net.hosts import host_rule
 from bridle.config.folders import Folders
@@ -47,13 +58,14 @@ from bridle.sessions.stored_session_settings import StoredSessionSettings
 from bridle.tools.tool_settings import ToolSettings
 
 if TYPE_CHECKING:
-    from bridle.agents.agent_settings import AgentSettings
     from bridle.config.workspace import WorkspaceFile
     from bridle.mcp.server_definitions import ServerDefinition
     from bridle.safety.rules import Rule, RuleTier
 
 HEADLESS_STEPS = 500
 """Model calls in one turn of a run, unless somebody named a number."""
+_AGENT_FOLDERS = "folders"
+"""The only key of `agents` that does not name an agent."""
 _OF_AGENTS = frozenset({"agent", "agent_mode", "agents", "multi_agent", "delegation"})
 _OF_CHILDREN = frozenset({"child", "delegates"})
 """The sections that say something of agents, and those of `context`."""
@@ -221,6 +233,56 @@ def agent_settings(tiers: Tiers) -> "AgentSettings | None":
     if not said and not bundle_folders(tiers.sources):
         return None
     return settings_of_agents(tiers)
+
+
+def settings_of_agents(tiers: Tiers) -> AgentSettings:
+    """Decode everything settings say about agents. Raises `BadConfig` for an invalid agent."""
+    definitions: list[AgentDefinition] = []
+    for found in decoded_agents(tiers):
+        if isinstance(found, BadSetting):
+            raise found.error()
+        definitions.append(found)
+    return AgentSettings(
+        **msgspec.structs.asdict(tiers.section("delegation", DelegationSettings)),
+        mode=_mode(tiers),
+        agent=tiers.section("", AgentChoice).agent,
+        child=tiers.section("context.child", ChildContext),
+        results=tiers.section("context.delegates", DelegateResults),
+        definitions=tuple(definitions),
+        folders=tiers.section("agents", AgentFolders).folders,
+        bundles=bundle_folders(tiers.sources),
+    )
+
+
+def decoded_agents(tiers: Tiers) -> Iterator[AgentDefinition | BadSetting]:
+    """Yield each agent of the settings, or its first problem."""
+    tables = cast("Mapping[str, Any]", tiers.get("agents") or {})
+    for name, table in tables.items():
+        if name == _AGENT_FOLDERS:
+            continue
+        place = ("agents", name)
+        origin = tiers.origin(place)
+        assert origin is not None, "somebody wrote it"
+        of_project = origin.tier in ("project", "local")
+        found = decode_agent(
+            table,
+            name=name,
+            origin=AgentOrigin(scope="project" if of_project else "settings", place=origin.shown),
+        )
+        if found.agent is not None and found.agent.name == name:
+            yield found.agent
+            continue
+        named = FieldProblem(field="name", clause="name is that of the table, or it is left out")
+        problem = (*found.problems, named)[0]
+        at = tiers.origin((*place, problem.field)) or origin
+        yield BadSetting(f"agents.{shown(name)}", at, problem.clause)
+
+
+def _mode(tiers: Tiers) -> Literal["single", "multi"]:
+    """Return the mode of `agent_mode` in either spelling; without it, that of `multi_agent.enabled`."""
+    said = tiers.section("", AgentChoice).agent_mode
+    is_multi = tiers.section("multi_agent", MultiAgent).enabled if said is None else said.startswith("multi")
+    return "multi" if is_multi else "single"
 
 
 def server_settings(tiers: Tiers) -> ServerSettings:
