@@ -68,6 +68,30 @@ async def test_a_run_says_what_it_cost_and_the_sum_is_kept(place: Place) -> None
     assert for_programs["total"]["usd"] == pytest.approx(0.051)
 
 
+DELEGATES = """call delegate_agent {"agent": "review", "task": "Look."}
+usage in=4000 out=200
+---
+say Done.
+usage in=5000 out=100
+=== review
+say Fine.
+usage in=3000 out=50
+"""
+
+
+def test_the_cost_of_subagents_stands_in_a_row_of_its_own(place: Place) -> None:
+    ran = place.bridle("run", "-m", place.script(DELEGATES), "--multi-agent", "go")
+    assert ran.code == 0, ran.err
+    assert place.bridle("cost", "--by", "purpose").out.splitlines() == [
+        "purpose         in  cached       out  cost   in the last 7 days",
+        "main          9000    none       300  local",
+        "subagent      3000    none        50  local",
+        "total        12.0k    none       350  local",
+    ]
+    found = json.loads(place.bridle("cost", "--by", "purpose", "--json").out)
+    assert (found["by"], [row["name"] for row in found["rows"]]) == ("purpose", ["main", "subagent"])
+
+
 def test_nothing_spent_is_said_and_nothing_is_made(place: Place) -> None:
     ran = place.bridle("cost")
     assert (ran.code, ran.out) == (0, "Nothing was paid or counted in the last 7 days.\n")

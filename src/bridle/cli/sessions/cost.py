@@ -1,4 +1,4 @@
-"""`bridle cost`: spending by model, session or day.
+"""`bridle cost`: spending by model, session, day or purpose.
 
 What is not known is never a number: a sum with an unknown part says so.
 """

@@ -331,14 +331,21 @@ COST = Verb(
     purpose="show what the stored sessions cost",
     options=(
         Option("--since", "from when on, such as 12h, 4w or all; 7d by default", "TIME"),
-        Option("--by", "one row for each", "WHAT", choices=("model", "session", "day"), default="model"),
+        Option(
+            "--by",
+            "one row for each",
+            "WHAT",
+            choices=("model", "session", "day", "purpose"),
+            default="model",
+        ),
         Option("--session", "one session, from its beginning", "ID"),
         Option("--json", "print JSON: usd is the known part, unknown counts requests without a price"),
         *SETTINGS,
     ),
     examples="""\
 bridle cost                       the last seven days, by model
-bridle cost --since 4w --by day   four weeks, day by day""",
+bridle cost --since 4w --by day   four weeks, day by day
+bridle cost --by purpose          main turns, subagents, summaries, side questions""",
     notes="""\
 Prices are those of the moment of the request. A model without a known price is unknown; one on this machine is local.
 Set a limit: --max-cost USD for one session, or bridle config set budget.usd_per_session 5 for each.""",
