@@ -116,9 +116,7 @@ class DottedEvents:
             case e.GoalBegun(text=text):
                 yield Told("goal.started", {"text": text, "check": event.check.command})
             case e.GoalChecked():
-                yield Told(
-                    "goal.checked", {"round": event.round, "passed": event.passed, "problem": event.problem}
-                )
+                yield Told("goal.checked", _fields(event, "round", "passed", "problem"))
             case e.GoalEnded():
                 yield Told("goal.ended", _goal(event))
             case e.UnknownEvent() if is_expired(event):
@@ -146,8 +144,7 @@ class DottedEvents:
             case e.StepStarted():
                 self._said.pop(invocation, None)
                 yield Told("context.compiled", {"step": event.step})
-                request = {"step": event.step, "provider": event.provider, "model": event.model}
-                yield Told("model.request", request)
+                yield Told("model.request", _fields(event, "step", "provider", "model"))
             case e.TextDelta(text=text):
                 self._said.setdefault(invocation, []).append(text)
                 yield Told("model.text.delta", {"text": text})
@@ -160,7 +157,7 @@ class DottedEvents:
                 if event.retry_in_ms is not None:
                     yield Told("provider.retry", _retry(event))
             case e.CostIncremented():
-                cost = {"provider": event.provider, "model": event.model, "usd": event.usd}
+                cost = _fields(event, "provider", "model", "usd")
                 yield Told("model.usage", {**cost, **usage_fields(event.usage)})
 
     def _words(self, invocation: str | None, *, complete: bool) -> Iterator[Told]:
@@ -203,6 +200,13 @@ class DottedEvents:
         return Told(name, {**about, **decided, **said})
 
 
+def _fields(event: object, *names: str) -> Fields:
+    """These fields of an event, in camel case."""
+    parts = (name.split("_") for name in names)
+    camel = (first + "".join(map(str.capitalize, rest)) for first, *rest in parts)
+    return dict(zip(camel, (getattr(event, name) for name in names), strict=True))
+
+
 def given_fields(fields: Fields) -> Fields:
     """Those that have a value."""
     return {name: value for name, value in fields.items() if value is not None}
@@ -210,12 +214,7 @@ def given_fields(fields: Fields) -> Fields:
 
 def usage_fields(usage: Usage) -> dict[str, int]:
     """The tokens of a request and its answer."""
-    return {
-        "inputTokens": usage.input_tokens,
-        "outputTokens": usage.output_tokens,
-        "cacheReadTokens": usage.cache_read_tokens,
-        "cacheWriteTokens": usage.cache_write_tokens,
-    }
+    return _fields(usage, "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 def _target(tool: str, given: Fields) -> Target:
@@ -226,22 +225,11 @@ def _target(tool: str, given: Fields) -> Target:
 
 
 def _session(event: e.SessionCreated) -> Fields:
-    return {
-        "cwd": event.cwd,
-        "profile": event.profile,
-        "mode": event.mode,
-        "resumed": event.resumed,
-        "sandbox": event.sandbox or None,
-    }
+    return {**_fields(event, "cwd", "profile", "mode", "resumed"), "sandbox": event.sandbox or None}
 
 
 def _goal(event: e.GoalEnded) -> Fields:
-    return {
-        "reached": event.reached,
-        "rounds": event.rounds,
-        "reason": event.reason,
-        "changedFiles": list(event.changed),
-    }
+    return {**_fields(event, "reached", "rounds", "reason"), "changedFiles": list(event.changed)}
 
 
 def _message(event: e.InputAccepted) -> Fields:
@@ -260,19 +248,13 @@ def _count(content: tuple[InputBlock, ...], kind: type[InputBlock]) -> int | Non
 
 def _hook(event: e.HookTimeout | e.HookError) -> Fields:
     if isinstance(event, e.HookTimeout):
-        return {"event": event.event, "command": event.command, "timeoutMs": event.timeout_ms}
-    why = {"exitCode": event.exit_code, "message": event.message}
-    return {"event": event.event, "command": event.command, **why}
+        return _fields(event, "event", "command", "timeout_ms")
+    return _fields(event, "event", "command", "exit_code", "message")
 
 
 def _compacted(event: e.Compacted) -> Fields:
     return {
-        "why": event.why,
-        "by": event.by,
-        "summary": event.summary,
-        "tokensBefore": event.tokens_before,
-        "tokensAfter": event.tokens_after,
-        "summaryTokens": event.summary_tokens,
+        **_fields(event, "why", "by", "summary", "tokens_before", "tokens_after", "summary_tokens"),
         "messagesDropped": event.dropped.messages,
         "messagesKept": event.kept.messages,
         "resultsCleared": len(event.cleared),
@@ -280,23 +262,11 @@ def _compacted(event: e.Compacted) -> Fields:
 
 
 def _retry(event: e.StepFailed) -> Fields:
-    return {
-        "step": event.step,
-        "attempt": event.attempt,
-        "attempts": event.attempts,
-        "reason": event.reason,
-        "message": event.message,
-        "retryInMs": event.retry_in_ms,
-    }
+    return _fields(event, "step", "attempt", "attempts", "reason", "message", "retry_in_ms")
 
 
 def _result(event: e.ToolResult) -> Fields:
-    return {
-        "outcome": event.outcome,
-        "content": event.content,
-        "reason": event.reason,
-        "durationMs": event.duration_ms,
-    }
+    return _fields(event, "outcome", "content", "reason", "duration_ms")
 
 
 def _child(event: e.ChildStarted | e.ChildEnded) -> Iterator[Told]:
@@ -330,7 +300,7 @@ def _memory(event: e.ChildMemoryUpdated) -> Fields:
 
 
 def _turn(event: e.TurnEnded) -> Fields:
-    return {"stop": event.stop, "reason": event.reason, "message": event.message, "steps": event.steps}
+    return _fields(event, "stop", "reason", "message", "steps")
 
 
 # {"type": "tool.completed", "sessionId": "sess_…", "rootSessionId": "sess_…", "eventId": 17, …, "ts":

@@ -25,16 +25,8 @@ class EngineLink:
     """
 
     def __init__(self) -> None:
-        self.hear: Callable[[float | None], None] = _tell_nobody
-        self.at_break: Callable[[], object] = _do_nothing
-
-
-def _tell_nobody(_gives_up_s: float | None) -> None:
-    """Ignore the report."""
-
-
-def _do_nothing() -> None:
-    """Ignore the break."""
+        self.hear: Callable[[float | None], None] = lambda _gives_up_s: None
+        self.at_break: Callable[[], object] = lambda: None
 
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -13,7 +13,6 @@ from bridle.base.text.json_answer import checked
 from bridle.clients.interaction.questions.change_forms import git_lines
 from bridle.clients.interaction.render.call_text import describe_call, did_not_run
 from bridle.clients.interaction.render.session_fold import SessionFold, edited_files
-from bridle.clients.interaction.render.usage import Tally
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import BridleError, UsageError, exit_code_of, sentence
@@ -241,21 +240,10 @@ class RunOutcome:
 
 def complete_result(result: RunResult, fold: SessionFold) -> None:
     """Add the cost and the subagents to the result of a run that has ended."""
-    result.cost = _cost(fold.used)
+    used = fold.used
+    result.cost = Cost(usd=used.usd, by_model=used.by_model, **msgspec.structs.asdict(used.usage))
     if fold.children.entries:
         result.agents = list(fold.children.entries.values())
-
-
-def _cost(used: Tally) -> Cost:
-    usage = used.usage
-    return Cost(
-        usd=used.usd,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        by_model=used.by_model,
-    )
 
 
 def _failed(ended: e.TurnEnded, reason: str, **data: str) -> e.TurnEnded:

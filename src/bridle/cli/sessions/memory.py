@@ -33,19 +33,6 @@ from bridle.protocol.errors import BridleError, UsageError
 _NO_TEXT = 'A memory needs a text: bridle memory add NAME "what to remember", or - and text on stdin'
 
 
-class MemoryListing(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory as programs read it. `problem` is empty for one that counts."""
-
-    scope: str
-    name: str
-    type: str
-    description: str
-    tags: tuple[str, ...]
-    updated: str
-    path: str
-    problem: str
-
-
 def memory(parsed: Args, env: Env) -> int:
     where = folders(env)
     files = memory_files(where.data, where.state, os.getcwd())
@@ -86,17 +73,11 @@ def _about(row: MemoryRow) -> str:
     return f"{row.description} ({row.type}, {row.updated}{tags})"
 
 
-def _listing(files: MemoryFiles, row: MemoryRow) -> MemoryListing:
-    return MemoryListing(
-        scope=row.scope,
-        name=row.name,
-        type=row.type,
-        description=row.description,
-        tags=row.tags,
-        updated=row.updated,
-        path=os.path.join(files.of(row.scope).path, f"{row.name}.md"),
-        problem=row.problem,
-    )
+def _listing(files: MemoryFiles, row: MemoryRow) -> dict[str, object]:
+    """One memory as programs read it. `problem` is empty for one that counts."""
+    names = ("scope", "name", "type", "description", "tags", "updated", "problem")
+    path = os.path.join(files.of(row.scope).path, f"{row.name}.md")
+    return {**{name: getattr(row, name) for name in names}, "path": path}
 
 
 def _show(files: MemoryFiles, parsed: Args) -> int:

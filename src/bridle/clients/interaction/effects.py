@@ -24,22 +24,6 @@ from bridle.protocol.events import Envelope
 from bridle.protocol.tokens import Claims
 
 
-def _no_paths() -> Sequence[str]:
-    return ()
-
-
-def _no_file(_path: str) -> bool:
-    return False
-
-
-def _no_picture(_path: str) -> Picture | None:
-    return None
-
-
-def _nothing(_prompt: str) -> None:
-    """Where prompts are not kept."""
-
-
 class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     """Whoever starts a client decides what it can reach. Only the clock is needed: what is missing is not offered.
 
@@ -57,14 +41,14 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     home: str = ""
     history: tuple[str, ...] = ()
-    save_prompt: Callable[[str], None] = _nothing
-    is_file: Callable[[str], bool] = _no_file
-    paths: Callable[[], Sequence[str]] = _no_paths
+    save_prompt: Callable[[str], None] = lambda _prompt: None
+    is_file: Callable[[str], bool] = lambda _path: False
+    paths: Callable[[], Sequence[str]] = tuple
     edit: Callable[[str], Awaitable[str | None]] | None = None
     page: Callable[[str], Awaitable[None]] | None = None
     run_verb: Callable[[Sequence[str]], Awaitable[None]] | None = None
     save: Callable[[str, str], str] | None = None
-    picture: Callable[[str], Picture | None] = _no_picture
+    picture: Callable[[str], Picture | None] = lambda _path: None
     clipboard_picture: Callable[[], Awaitable[Picture]] | None = None
     come_back: str = ""
     link: EngineLink | None = None

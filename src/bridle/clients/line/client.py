@@ -107,13 +107,7 @@ class LineClient:
             services = msgspec.structs.replace(services, page=None)
         self._services = services
         self._start = start
-        self._page = Page(
-            terminal.write,
-            columns=lambda: terminal.columns,
-            rows=lambda: terminal.rows,
-            moves=terminal.look.moves,
-            reflows=terminal.look.reflows,
-        )
+        self._page = Page.of(terminal)
         self._router = KeyRouter(
             composer_with(services.history),
             lines_only=not terminal.interactive,

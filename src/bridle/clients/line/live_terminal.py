@@ -74,14 +74,10 @@ class Footer:
         self._mode = mode
         self._instead = instead
         self._hint = ""
-        self._hint_timer: Timer | None = None
-        self._quiet_timer: Timer | None = None
-        self._working_timer: Timer | None = None
         self._countdown = ""
-        self._countdown_timer: Timer | None = None
         self._status: Sequence[str] = ()
         self._status_s = float("-inf")
-        self._status_timer: Timer | None = None
+        self._timers: dict[str, Timer] = {}
         self._closed = not interactive
 
     @property
@@ -94,16 +90,14 @@ class Footer:
 
     def hint(self, text: str, *, lasting: bool = False) -> None:
         """A hint above the prompt; it goes with its two seconds, or is a line where nothing can be redrawn."""
-        if self._hint_timer is not None:
-            self._hint_timer.cancel()
-            self._hint_timer = None
+        self._stop_timer("hint")
         if not self._look.moves:
             if text:
                 self._say(text)
             return
         self._hint = text
         if text and not lasting:
-            self._hint_timer = self._clock.call_later(HINT_S, self._hint_is_over)
+            self._start_timer("hint", HINT_S, self._hint_is_over)
 
     @property
     def counts(self) -> bool:
@@ -114,15 +108,13 @@ class Footer:
         """A line above the prompt that says every second how long it still is, until `counted`."""
         self._countdown = words(math.ceil(seconds))
         if seconds > 1:
-            self._countdown_timer = self._clock.call_later(1, lambda: self.count_down(seconds - 1, words))
+            self._start_timer("countdown", 1, lambda: self.count_down(seconds - 1, words))
         self.draw()
 
     def counted(self) -> None:
         """The wait is over."""
         self._countdown = ""
-        if self._countdown_timer is not None:
-            self._countdown_timer.cancel()
-            self._countdown_timer = None
+        self._stop_timer("countdown")
 
     def draw(self) -> None:
         """Shows the line that has the keyboard. Where nothing can be redrawn, only when it is somebody's turn."""
@@ -156,27 +148,27 @@ class Footer:
             self._say(f"still working, {after_s:.0f} s")
             self.working(after_s + STILL_WORKING_S)
 
-        self._working_timer = self._clock.call_later(STILL_WORKING_S, say)
+        self._start_timer("working", STILL_WORKING_S, say)
 
     def rested(self) -> None:
         """The turn has ended."""
-        if self._working_timer is not None:
-            self._working_timer.cancel()
-            self._working_timer = None
+        self._stop_timer("working")
 
     def close(self) -> None:
         """Takes everything away; nothing is drawn any more."""
         self._closed = True
-        for timer in (
-            self._hint_timer,
-            self._quiet_timer,
-            self._working_timer,
-            self._countdown_timer,
-            self._status_timer,
-        ):
-            if timer is not None:
-                timer.cancel()
+        for name in list(self._timers):
+            self._stop_timer(name)
         self._page.leave()
+
+    def _start_timer(self, name: str, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` later, in place of what waits under this name."""
+        self._stop_timer(name)
+        self._timers[name] = self._clock.call_later(seconds, act)
+
+    def _stop_timer(self, name: str) -> None:
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
 
     def _refreshed_status(self) -> tuple[Ink, ...]:
         """What is under way, as it was a moment ago or is now. While there is something, it is drawn again and again.
@@ -190,16 +182,14 @@ class Footer:
         now_s = self._clock.monotonic()
         if now_s - self._status_s >= REFRESH_S:
             self._status, self._status_s = self._ask_status(), now_s
-        if self._status_timer is None:
-            self._status_timer = self._clock.call_later(
-                self._status_s + REFRESH_S - now_s, self._status_is_due
-            )
+        if "status" not in self._timers:
+            self._start_timer("status", self._status_s + REFRESH_S - now_s, self._status_is_due)
         if self._countdown or self._hint:
             return ()
         return tuple(Ink(row, FAINT) for row in self._status)
 
     def _status_is_due(self) -> None:
-        self._status_timer = None
+        self._stop_timer("status")
         self.draw()
 
     def _hint_is_over(self) -> None:
@@ -208,12 +198,10 @@ class Footer:
 
     def _let_the_question_wait(self) -> None:
         """A question gets the keyboard when it has been quiet long enough."""
-        if self._quiet_timer is not None:
-            self._quiet_timer.cancel()
-            self._quiet_timer = None
+        self._stop_timer("quiet")
         left_s = self._router.settle(self._clock.monotonic())
         if left_s is not None:
-            self._quiet_timer = self._clock.call_later(left_s, self.draw)
+            self._start_timer("quiet", left_s, self.draw)
 
     def _hints(self) -> tuple[str, ...]:
         hints: list[str] = []
@@ -327,12 +315,7 @@ async def pick(
     printed again after each change.
     """
     clock = clock or SystemClock()
-    page = Page(
-        terminal.write,
-        columns=lambda: terminal.columns,
-        rows=lambda: terminal.rows,
-        moves=terminal.look.moves,
-    )
+    page = Page.of(terminal)
     if not terminal.interactive:
         page.lines([[Ink(line)] for line in picker_lines(picker, columns=terminal.columns)])
         return None

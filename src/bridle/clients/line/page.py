@@ -16,6 +16,7 @@ import msgspec
 
 from bridle.clients.interaction.cells import cells_of, fitting, width_of, wrapped
 from bridle.clients.interaction.composer.composer import Cells, shown_cell
+from bridle.clients.line.terminal import Terminal
 
 FAINT: Final = "\x1b[2m"
 
@@ -97,6 +98,17 @@ class Page:
         self._done: list[str] = []
         self._column = 0  # without moves: whether something stands on the last line
         self._echoed: Prompt | None = None
+
+    @classmethod
+    def of(cls, terminal: Terminal) -> Page:
+        """The page of a terminal."""
+        return cls(
+            terminal.write,
+            columns=lambda: terminal.columns,
+            rows=lambda: terminal.rows,
+            moves=terminal.look.moves,
+            reflows=terminal.look.reflows,
+        )
 
     def line(self, *inks: Ink) -> None:
         """One whole line, after the end of whatever was streaming."""

@@ -54,12 +54,7 @@ class RunTerminal:
         self._terminal = terminal
         self._clock = clock
         self._home = home
-        self._page = Page(
-            terminal.write,
-            columns=lambda: terminal.columns,
-            rows=lambda: terminal.rows,
-            moves=terminal.look.moves,
-        )
+        self._page = Page.of(terminal)
         self._view = SessionView("")
         self._controller = Controller(self._view, "")
         self._screen = Screen(

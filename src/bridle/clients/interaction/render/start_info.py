@@ -107,10 +107,6 @@ def _reach(created: SessionCreated) -> str:
     return "only " + ", ".join(named) + (f" and {more} more" if more else "")
 
 
-def _kept_nowhere(_said: Mapping[str, str]) -> None:
-    """Keep nothing: every start is the first."""
-
-
 class StartInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about this start that the engine does not know.
 
@@ -123,7 +119,7 @@ class StartInfo(msgspec.Struct, frozen=True, kw_only=True):
     model_from: str = ""
     lines: tuple[StartLine, ...] = ()
     said: Mapping[str, str] = {}
-    keep: Callable[[Mapping[str, str]], None] = _kept_nowhere
+    keep: Callable[[Mapping[str, str]], None] = lambda _said: None
 
 
 def start_title(start: StartInfo, folder: str) -> str:

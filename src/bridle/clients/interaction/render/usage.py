@@ -119,12 +119,8 @@ class Tally(msgspec.Struct):
     local: bool = False
 
     def add(self, cost: e.CostIncremented) -> None:
-        self.usage = Usage(
-            input_tokens=self.usage.input_tokens + cost.usage.input_tokens,
-            output_tokens=self.usage.output_tokens + cost.usage.output_tokens,
-            cache_read_tokens=self.usage.cache_read_tokens + cost.usage.cache_read_tokens,
-            cache_write_tokens=self.usage.cache_write_tokens + cost.usage.cache_write_tokens,
-        )
+        before, added = msgspec.structs.asdict(self.usage), msgspec.structs.asdict(cost.usage)
+        self.usage = Usage(**{name: tokens + added[name] for name, tokens in before.items()})
         self.local = cost.local and (self.local or not self.by_model)
         self.usd = _sum(self.usd, cost.usd)
         model = f"{cost.provider}:{cost.model}"
