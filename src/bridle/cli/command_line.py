@@ -162,7 +162,6 @@ def _refuse(word: str, verb: Verb, row: Action) -> NoReturn:
 
 
 def run_verb(arguments: list[str]) -> int:
-    """Run one command and return its exit code."""
     try:
         words = [
             os.fsencode(word).decode("utf-8", "replace") for word in arguments
@@ -194,7 +193,6 @@ def run_verb(arguments: list[str]) -> int:
 
 
 def _carry_out(parsed: Args) -> int:
-    """Import the function of a verb and run it."""
     verb = VERBS[parsed.verb]
     row = verb.action(getattr(parsed, "action", None))
     module, _, function = ((row.module if row else "") or verb.module).partition(":")

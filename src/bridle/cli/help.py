@@ -203,7 +203,6 @@ def _columns(rows: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def man_page(verbs: Mapping[str, Verb] = VERBS) -> str:
-    """Return every page as one for `man`."""
     known = pages(verbs)
     overview, *rest = known.pop("").splitlines()
     name, _, does = overview.partition(" — ")

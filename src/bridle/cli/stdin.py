@@ -79,7 +79,6 @@ def typed_answer(prompt: str) -> str:
 
 
 def is_agreed(prompt: str) -> bool:
-    """Whether a person answers with yes."""
     return typed_answer(prompt) in ("y", "yes")
 
 

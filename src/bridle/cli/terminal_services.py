@@ -41,7 +41,6 @@ def terminal_services(
     link: EngineLink | None = None,
     claims: Claims | None = None,
 ) -> ClientServices:
-    """What this machine does for a client at its terminal."""
     state = folders(env).state
     history = PromptHistory(state, cwd)
 

@@ -213,7 +213,6 @@ def given_fields(fields: Fields) -> Fields:
 
 
 def usage_fields(usage: Usage) -> dict[str, int]:
-    """The tokens of a request and its answer."""
     return _fields(usage, "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 

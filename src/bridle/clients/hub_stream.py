@@ -139,7 +139,6 @@ class HubStream:
 
     @property
     def pending(self) -> tuple[ApprovalRequest, ...]:
-        """The approvals that wait, oldest first."""
         return tuple(self._requests.values())
 
     def digest_of(self, request: ApprovalRequest) -> str:

@@ -271,7 +271,6 @@ class Printer:
         return self._answer.unwritten is not None
 
     async def run(self, connection: Connection, create: CreateSession, content: RunInput) -> None:
-        """Send the prompt or command and follow the run to its end."""
         outcome = self.outcome
         try:
             created = await connection.send(create)
@@ -425,7 +424,6 @@ class Printer:
             self.outcome.add_changes({one.call_id: one.paths for one in found.changes})
 
     def finish(self) -> int:
-        """Print the answer or the result, and return the exit code."""
         complete_result(self.outcome.result, self._rows.fold)
         self._progress.close(self.outcome, self._rows.fold.used)
         self._answer.finish(self.outcome)

@@ -105,7 +105,6 @@ def place_opener(place: EnginePlace) -> Open:
 
 
 def no_engine(address: str, problem: Exception) -> CommandRefused:
-    """Nobody answers there."""
     number = getattr(problem, "errno", None)  # asyncio's own words name a call of Python
     if tls := getattr(problem, "reason", None):  # its number is one of OpenSSL's
         why = f"it does not answer with TLS: {str(tls).replace('_', ' ').lower()}"

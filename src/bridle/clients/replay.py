@@ -87,7 +87,6 @@ class EventReplay:
 
 
 def transcript_lines(envelopes: Iterable[e.Envelope]) -> Iterator[str]:
-    """The whole session as lines."""
     rows = EventRows(left_out=LEFT_OUT)
     for row in (row for envelope in envelopes for row in rows.take(envelope)):
         match row.kind:

@@ -124,7 +124,6 @@ def draft_request(changes: str, *, subjects: Sequence[str], earlier: str = "", w
 
 
 def drafted_message(answer: str) -> str:
-    """The message in an answer of the model."""
     text = answer.strip()
     fenced = _FENCED.match(text)
     return message_of(fenced[1] if fenced else text)

@@ -118,7 +118,6 @@ def _read(name: str, path: str) -> PromptFile:
 
 
 def _parted(text: str) -> tuple[dict[str, Value], str]:
-    """The front matter, of a file that has one, and the words."""
     if not has_front_matter(text):
         return {}, text
     found = read_front_matter(text)

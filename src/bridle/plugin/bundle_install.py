@@ -241,5 +241,4 @@ async def _ran(
 
 
 def git_environment(env: Mapping[str, str], call: GitCall) -> dict[str, str]:
-    """The environment of such a call."""
     return {**clean_environment(env), **call.variables}

@@ -226,7 +226,6 @@ class Registrar:
         self.hooks.append({"event": event, "command": command, **options})
 
     def feature(self) -> Feature:
-        """What was put in, as a value."""
         return Feature(
             name=self.name,
             request_layers=tuple(self._request_layers),

@@ -10,10 +10,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def shortened(text: str, most: int) -> str:
+    """A text of so many characters at most; one that is longer ends with a mark."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def one_line(text: str, most: int) -> str:
-    """A text as one line of so many characters at most."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    """The same on one line."""
+    return shortened(" ".join(text.split()), most)
 
 
 def agent_words(subject: str) -> str:

@@ -161,7 +161,6 @@ class _FirstChoice:
         return await self._picked(server.name, server.models)
 
     async def _listed(self, provider: str) -> ModelEntry | None:
-        """A model of the provider's own list."""
         try:
             listed = await self._connection.ask(
                 ListModels(provider=provider, ask_provider=True, create=self._create)

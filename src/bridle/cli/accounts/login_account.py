@@ -79,7 +79,6 @@ class LoginDesk:
 
     @property
     def has_display(self) -> bool:
-        """Whether a browser could be shown here."""
         variables = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
         return os.uname().sysname == "Darwin" or any(self.env.get(name) for name in variables)
 

@@ -19,8 +19,8 @@ from bridle.cli.sessions.session_changes import minute
 from bridle.cli.sessions.sessions import COLUMNS
 from bridle.cli.stdin import refuse_tool_calls, sessions_unlocked
 from bridle.cli.verbs.rows import Args, Env
+from bridle.clients.interaction.cells import cut
 from bridle.clients.interaction.render.call_text import approver
-from bridle.clients.interaction.session.status_line import cut
 from bridle.config.folders import folders
 from bridle.control.capability_tokens import IssuedToken, Tokens
 from bridle.control.minting import described, refuse_bad_name

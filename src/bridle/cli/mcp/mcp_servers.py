@@ -253,7 +253,6 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _pinned(pins: ServerPins | None) -> str:
-    """When it was pinned and by whom."""
     if pins is None:
         return ""
     launch = pins.launch

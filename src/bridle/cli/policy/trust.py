@@ -66,7 +66,6 @@ def trust(parsed: Args, env: Env) -> int:
 
 
 def stored_approvals(env: Env) -> Approvals:
-    """What this person has agreed to so far."""
     where = folders(env)
     return Approvals(where.config, copies=os.path.join(where.state, "approved"))
 

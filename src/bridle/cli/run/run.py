@@ -50,7 +50,6 @@ LAST_WORDS_S = 0.5
 
 
 def run(parsed: Args, env: Env) -> int:
-    """Run one task and return its exit code."""
     try:
         form = _form(parsed)
     except UsageError as failure:

@@ -54,7 +54,6 @@ ATTACH = "bridle attach"
 
 
 def talk_verb(parsed: Args, env: Env) -> int:
-    """Talks until the person leaves; returns the exit code."""
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         if parsed.resume == "":
             return _print_sessions(env)

@@ -12,7 +12,7 @@ from typing import Final
 from bridle.app.queries.query_answers import cost_sum
 from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
-from bridle.base.text.phrases import counted, dollars
+from bridle.base.text.phrases import counted, dollars, shortened
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, say_lines
 from bridle.cli.option_values import settings_here
@@ -52,7 +52,7 @@ def cost(parsed: Args, env: Env) -> int:
 
 def _lines(found: CostSum, by: str, span: str) -> list[str]:
     paid = found.rows
-    names = [_shortened(visible_line(row.name)) for row in paid]
+    names = [shortened(visible_line(row.name), _NAME_COLUMNS) for row in paid]
     width = max(map(len, (*names, by, "total")))
     lines = [f"{by:<{width}}  {'in':>8}  {'cached':>6}  {'out':>8}  cost   {span}"]
     lines += [_line(name, row, width) for name, row in zip(names, paid, strict=True)]
@@ -72,10 +72,6 @@ def _money(row: CostRow) -> str:
         return "unknown"
     unknown = f", unknown for {row.unknown} of {row.requests} requests" if row.unknown else ""
     return f"{dollars(row.usd)}{unknown}"
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _NAME_COLUMNS else name[: _NAME_COLUMNS - 1] + "…"
 
 
 def _since_ms(text: str | None) -> int:

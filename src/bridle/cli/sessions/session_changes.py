@@ -203,7 +203,6 @@ def notes(row: SessionRow) -> list[str]:
 
 
 def title_words(row: SessionRow) -> str:
-    """The title of a session, or that it has none."""
     return visible_line(row.title or ("(no title)" if row.turns else "(no words yet)"))
 
 

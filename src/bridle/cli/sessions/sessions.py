@@ -36,7 +36,7 @@ from bridle.cli.sessions.session_changes import (
 from bridle.cli.stdin import sessions_unlocked, typed_line
 from bridle.cli.verbs.rows import Args, Env
 from bridle.clients.dotted_events import chain_lines, events_lines
-from bridle.clients.interaction.cells import fitting, width_of
+from bridle.clients.interaction.cells import cut, width_of
 from bridle.clients.interaction.render.progress_text import tree_lines
 from bridle.clients.interaction.render.session_fold import Changes, FileChange, changes_of
 from bridle.clients.interaction.render.session_pages import html, markdown
@@ -297,13 +297,9 @@ def _row(row: SessionRow, own_id: str, now_ms: float, *, everywhere: bool) -> st
     title = title_words(row)
     if special := notes(row):
         about = f" ({', '.join(special)})"
-        title = _cut(title, max(8, room - len(about))) + about
-    title = _cut(title, room)
+        title = cut(title, max(8, room - len(about))) + about
+    title = cut(title, room)
     return f"{own_id} {star} {title}{' ' * (room - width_of(title))} {facts}{where}".rstrip()
-
-
-def _cut(text: str, columns: int) -> str:
-    return text if width_of(text) <= columns else text[: fitting(text, columns - 1)] + "…"
 
 
 def _end_of(path: str, columns: int) -> str:

@@ -19,6 +19,7 @@ from bridle.app.sources.agent_sources import OTHER_NAMES, FoundAgents, agent_pla
 from bridle.app.sources.plugins import provider_sections
 from bridle.app.user.settings import agent_settings, is_acked
 from bridle.base.fs.files import write_new
+from bridle.base.text.phrases import shortened
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import aligned, say, say_json, say_lines, tell, terminal_columns
@@ -110,7 +111,6 @@ def agents_here(parsed: Args, env: Env) -> tuple[FoundAgents, ChosenAgent]:
 
 
 def agent_names(env: Env) -> list[str]:
-    """For Tab: the names of the agents here."""
     return [one.name for one in agents_here(argparse.Namespace(), env)[0].registry.list()]
 
 
@@ -154,8 +154,14 @@ def _cells(entry: AgentEntry) -> tuple[str, ...]:
     if not entry.trusted:
         return (entry.name, "", "", "", source, "not trusted: bridle trust ack")
     name = f"{entry.name} *" if entry.chosen else entry.name
-    about = entry.description if len(entry.description) <= 100 else f"{entry.description[:99]}…"
-    return (name, entry.mode, entry.provider or _SESSION_PROVIDER, entry.cost, source, about)
+    return (
+        name,
+        entry.mode,
+        entry.provider or _SESSION_PROVIDER,
+        entry.cost,
+        source,
+        shortened(entry.description, 100),
+    )
 
 
 def _show(parsed: Args, env: Env) -> int:

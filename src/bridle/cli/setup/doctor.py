@@ -337,7 +337,6 @@ CHECKS: Mapping[str, Callable[[Machine], Iterable[Finding]]] = {
 
 
 def _paths(found: Machine) -> dict[str, str | list[str]]:
-    """Every path in use."""
     where = found.where
     return {
         "config": where.config,

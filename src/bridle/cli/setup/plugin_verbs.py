@@ -268,7 +268,6 @@ def _unreadable(problem: Exception) -> BridleError:
 
 
 def _verify(where: Folders, *, as_json: bool) -> int:
-    """Whether every bundle is as the person agreed to it."""
     found = _bundles(where)
     drifted = [bundle for bundle in found if not bundle.counts]
     if as_json:

@@ -32,7 +32,6 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def serve(parsed: Args, env: Env) -> int:
-    """Run the engine until it is stopped and return the exit code."""
     options = listen_options(parsed, env)
     check_listen_options(options)
     if parsed.print_unit:

@@ -21,5 +21,4 @@ VERBS: Mapping[str, Verb] = {
 
 
 def verb_names(verbs: Mapping[str, Verb]) -> tuple[str, ...]:
-    """Return what can be typed as a verb."""
     return (*(name for name in verbs if name != TALK), "help")

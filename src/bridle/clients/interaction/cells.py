@@ -33,6 +33,11 @@ def fitting(text: str, columns: int) -> int:
     return len(text)
 
 
+def cut(text: str, columns: int) -> str:
+    """Text that fits into `columns`; one that is longer ends with a mark. Columns of zero or less mean endless ones."""
+    return text if columns <= 0 or width_of(text) <= columns else f"{text[: fitting(text, columns - 1)]}…"
+
+
 def wrapped(text: str, columns: int, *, indent: str = "") -> Iterator[str]:
     """One line as rows of at most `columns`, broken at blanks; later rows begin with `indent`.
 

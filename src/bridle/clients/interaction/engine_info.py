@@ -73,7 +73,6 @@ class EngineInfo(msgspec.Struct):
         return model in self.models and self.models[model].local
 
     def window_of(self, model: str) -> int | None:
-        """How many tokens the model takes, where that is known."""
         return self.models[model].context_tokens if model in self.models else None
 
 

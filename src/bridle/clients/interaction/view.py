@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.text.phrases import one_line
 from bridle.base.text.token_estimate import estimated_tokens
 from bridle.clients.interaction.render.call_text import describe_call
 from bridle.clients.interaction.render.event_rows import input_words
@@ -70,7 +71,6 @@ class Activity:
 
     @property
     def printed(self) -> str:
-        """The end of what the call that runs has printed."""
         return next((call.printed for call in self.calls.values()), "")
 
     @property
@@ -194,7 +194,6 @@ class SessionView:
 
     @property
     def answer(self) -> str:
-        """What the model said last, as it wrote it."""
         return self.activity.text
 
     @property
@@ -309,7 +308,7 @@ class SessionView:
                 self.used_in_turn.add(cost)
                 self.used_by_agent.setdefault(envelope.agent_path, Tally()).add(cost)
             case e.ChildStarted(call_id=call, task=task, background=background, invocation=child):
-                self.title = self.title or ("" if call else _title(task))
+                self.title = self.title or ("" if call else one_line(task, _TITLE_CHARACTERS))
                 self.beside |= {child} if background else set()
             case e.ChildEnded(invocation=child):
                 self.child_activity.pop(child, None)
@@ -377,7 +376,7 @@ class SessionView:
         self.grants = {name: grant for name, grant in self.grants.items() if grant.life == "saved"}
 
     def _accepted(self, envelope: e.Envelope, accepted: e.InputAccepted) -> None:
-        self.title = self.title or _title(input_words(accepted.content))
+        self.title = self.title or one_line(input_words(accepted.content), _TITLE_CHARACTERS)
         self.beside.discard(accepted.child)
         waits = self.in_turn or next_input(self.inputs) is not None
         if envelope.originator in self.clients and self._sending:
@@ -385,8 +384,3 @@ class SessionView:
         self._asleep = False
         if envelope.id is not None and waits and not accepted.child:  # nobody said those words
             self._queued.add(envelope.id)
-
-
-def _title(words: str) -> str:
-    line = " ".join(words.split())
-    return line if len(line) <= _TITLE_CHARACTERS else line[: _TITLE_CHARACTERS - 1] + "…"

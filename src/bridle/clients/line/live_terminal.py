@@ -112,7 +112,6 @@ class Footer:
         self.draw()
 
     def counted(self) -> None:
-        """The wait is over."""
         self._countdown = ""
         self._stop_timer("countdown")
 
@@ -151,7 +150,6 @@ class Footer:
         self._start_timer("working", STILL_WORKING_S, say)
 
     def rested(self) -> None:
-        """The turn has ended."""
         self._stop_timer("working")
 
     def close(self) -> None:

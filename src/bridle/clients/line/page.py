@@ -89,11 +89,6 @@ class Page:
         self._cursor_column = 0
         self._live_lines: list[str] = []
         self._drawn_columns = 0
-        self._worked_out: tuple[Prompt | None, object, tuple[list[str], list[str], int, int]] = (
-            None,
-            None,
-            ([], [], 0, 0),
-        )
         self._held: list[str] | None = None
         self._done: list[str] = []
         self._column = 0  # without moves: whether something stands on the last line
@@ -101,7 +96,6 @@ class Page:
 
     @classmethod
     def of(cls, terminal: Terminal) -> Page:
-        """The page of a terminal."""
         return cls(
             terminal.write,
             columns=lambda: terminal.columns,
@@ -117,7 +111,6 @@ class Page:
         self._flush()
 
     def lines(self, rows: Sequence[Sequence[Ink]]) -> None:
-        """Whole lines, each of its inks."""
         self.end()
         self._done += ["".join(ink.coded for ink in row) for row in rows]
         self._flush()
@@ -290,22 +283,12 @@ class Page:
             return rows, max(0, len(rows) - 1), sum(width_of(ink.text) for ink in self._row)
         limit = max(self._columns() - 1, 8)
         most = self._rows() or _MAX_PROMPT_ROWS * 3
-        hints, typed, row, column = self._below(self._prompt, limit, most // 3)
+        typed, row, column = typed_rows(self._prompt, limit, most=most // 3)
+        hints = [Ink(ink.text[: fitting(ink.text, limit)], ink.on).coded for ink in self._prompt.above]
+        hints += [row for hint in self._prompt.hints for row in wrapped(hint, limit)]
         room = max(0, most - 1 - len(rows) - len(typed))  # what is scrolled away cannot be drawn over
         hints = hints[-room:] if room else []
         return [*rows, *hints, *typed], len(rows) + len(hints) + row, column
-
-    def _below(self, prompt: Prompt, limit: int, most: int) -> tuple[list[str], list[str], int, int]:
-        """The rows above the prompt, those of the prompt, and the cursor in these; worked out once for each prompt, as
-        they are drawn with every word of an answer."""
-        known, of, below = self._worked_out
-        if known is prompt and of == (limit, most):
-            return below
-        typed, row, column = typed_rows(prompt, limit, most=most)
-        hints = [Ink(ink.text[: fitting(ink.text, limit)], ink.on).coded for ink in prompt.above]
-        hints += [row for hint in prompt.hints for row in wrapped(hint, limit)]
-        self._worked_out = prompt, (limit, most), (hints, typed, row, column)
-        return hints, typed, row, column
 
     # Without cursor movement: append
 

@@ -89,7 +89,6 @@ class RunTerminal:
         self._screen.say(line)
 
     def stream(self, text: str) -> None:
-        """More of the answer, as it comes."""
         self._text_is_open = True
         self._screen.stream(text)
 

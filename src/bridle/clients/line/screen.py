@@ -170,7 +170,6 @@ class Screen:
     # Events
 
     def show(self, envelope: e.Envelope) -> None:
-        """What this event adds to the page."""
         for row in self._rows.take(envelope):
             if row.kind not in ("input", "command"):  # the composer has shown them
                 self._draw(row)
@@ -321,21 +320,18 @@ class Screen:
         self.end_text()
 
     def own(self, lead: str, text: str) -> None:
-        """The person's own words."""
         for number, line in enumerate(text.split("\n")):
             begin = " " * len(lead) if number else lead
             self.say(f"{begin}{line}", indent=" " * len(lead), style="own")
 
     @property
     def own_code(self) -> str:
-        """The look of a person's own words."""
         return self._code(_ROW_CODES["own"])
 
     def _folder(self) -> str:
         return self._view.created.cwd if self._view.created is not None else ""
 
     def stream(self, text: str) -> None:
-        """More of what the model says."""
         self._partial = True
         if not self._look.codes:
             self._stream_plain(text)
@@ -396,7 +392,6 @@ class Screen:
         return [Ink(_OUTPUT_INDENT), *_fitted(inks, room)]
 
     def _plan(self, todos: tuple[e.Todo, ...]) -> None:
-        """The checklist."""
         self.end_text()
         self.say(plan_title(todos))
         for row in plan_rows(todos, spoken=self._look.reader):

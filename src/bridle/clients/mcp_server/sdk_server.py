@@ -108,7 +108,6 @@ def mcp_server(
 
 
 def first_answer(server: Server[Any]) -> Any:
-    """What `initialize` is answered with."""
     return server.create_initialization_options(NotificationOptions())
 
 

@@ -82,7 +82,6 @@ class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def attach_words(session: str) -> str:
-    """What a person types to be there."""
     return f"bridle attach {session}"
 
 
@@ -108,7 +107,6 @@ class TurnFold:
         return frozenset(self._calls)
 
     def take(self, envelope: e.Envelope) -> list[str]:
-        """Takes an event; the lines it adds to the story of the turn."""
         if e.concerns(envelope):
             match envelope.event:
                 case e.TurnStarted(input=number):

@@ -80,7 +80,6 @@ class SlashTable(msgspec.Struct, frozen=True):
         return tuple(name for one in self.commands for name in (one.name, *one.aliases))
 
     def names(self, info: EngineInfo) -> tuple[str, ...]:
-        """Return every name, the client's and the engine's."""
         profiles = (f"profiles:{name}" for name in info.profiles)
         return tuple(dict.fromkeys((*self.own_names(), *profiles, *(one.name for one in info.prompts))))
 
@@ -112,7 +111,6 @@ class SlashTable(msgspec.Struct, frozen=True):
         return f" Close: /{near}" if near else ""
 
     def help_lines(self, info: EngineInfo) -> tuple[str, ...]:
-        """Return one line for each command."""
         own = (_entry(one.name, f"{one.help}{_also(one.aliases)}") for one in self.commands)
         prompts = (_entry(one.name, one.description) for one in info.prompts if self.find(one.name) is None)
         return (*own, *prompts)

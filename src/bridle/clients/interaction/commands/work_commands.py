@@ -361,7 +361,6 @@ def _copy(now: SlashContext, _arguments: str) -> Sequence[Effect]:
 
 
 async def export(host: SessionHost, path: str) -> None:
-    """Write the conversation into a new file."""
     save = host.services.save
     if save is None:
         raise CommandRefused("NotSupported", what="/export")

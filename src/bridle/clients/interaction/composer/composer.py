@@ -85,7 +85,6 @@ class Composer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pictures(self) -> int:
-        """How many images are in the draft."""
         return sum(isinstance(cell, Picture) for cell in self.cells)
 
 
@@ -99,7 +98,6 @@ class Send(msgspec.Struct, frozen=True):
 
     @property
     def images(self) -> tuple[ImageBlock, ...]:
-        """The images in it, in their order."""
         return tuple(cell.block for cell in self.cells if isinstance(cell, Picture))
 
 
@@ -187,7 +185,6 @@ def cleared(state: Composer) -> Composer:
 
 
 def press(state: Composer, key: Key) -> tuple[Composer, Effect]:
-    """What one key does to the draft."""
     if state.search is not None:
         return _searching(state, state.search, key)
     if state.half_key:
@@ -425,7 +422,6 @@ def _recalled(state: Composer, place: int) -> Composer:
 
 
 def search_words(search: Search) -> str:
-    """What a person is told while they search."""
     found = "Ctrl-R older · Enter take it · Esc back"
     if search.query and search.place is None:
         found = "no earlier prompt has this · Esc back"

@@ -9,7 +9,7 @@ import msgspec
 
 from bridle.base.text.phrases import age, counted
 from bridle.base.text.terminal_text import visible_line
-from bridle.clients.interaction.cells import fitting, width_of, wrapped
+from bridle.clients.interaction.cells import cut, width_of, wrapped
 from bridle.clients.interaction.composer.keys import Key, Paste, Press, Text
 from bridle.clients.interaction.composer.word_completion import common_beginning
 from bridle.clients.interaction.render.start_info import folder_words, marks
@@ -93,7 +93,7 @@ def list_lines(choices: ChoiceList, *, columns: int, rows: int = 0) -> list[str]
     lines = [choices.title, *([] if found else ["  Nothing fits."])]
     width = _name_columns(found, columns)
     for index, row in enumerate(found[first : first + shown], first):
-        lines.append(_cut(f"{'>' if index == choices.at else ' '} {_choice_row(row, width)}", columns))
+        lines.append(cut(f"{'>' if index == choices.at else ' '} {_choice_row(row, width)}", columns))
     if (left := len(found) - first - shown) > 0:
         lines.append(f"  … {left} more")
     if found and columns > 0 and width_of(_choice_row(found[choices.at], width)) + 2 > columns:
@@ -335,17 +335,16 @@ def picker_lines(picker: Picker, *, columns: int, rows: int = 0) -> list[str]:
     for index, session in enumerate(found[first : first + shown], first):
         mark = ">" if index == picker.at else " "
         row = _row(f"{index + 1:>{digits}}", session, room, folder=picker.all_folders)
-        lines.append(_cut(f"{mark} {row}", columns))
+        lines.append(cut(f"{mark} {row}", columns))
     if (left := len(found) - first - shown) > 0:
         lines.append(f"  … {left} more")
     if found and (last := found[picker.at].last):
-        lines.append(_cut(f'     last: "{visible_line(last)}"', columns))
-    lines += [_cut(line, columns) for line in _below(picker)]
+        lines.append(cut(f'     last: "{visible_line(last)}"', columns))
+    lines += [cut(line, columns) for line in _below(picker)]
     return [*lines, _LEAVE] if picker.warned else lines
 
 
 def _below(picker: Picker) -> list[str]:
-    """What can be done, or what is being asked."""
     if picker.asking == "delete":
         name = visible_line(picker.found[picker.at].name)
         return [f"  Delete {name} for good? y delete · any other key keeps it"]
@@ -363,7 +362,7 @@ def session_lines(sessions: Sequence[Listed], *, columns: int) -> list[str]:
     rows = [
         _row(f"{number:>{digits}}", session, room, folder=True) for number, session in enumerate(sessions, 1)
     ]
-    lines = [_cut(f"  {row}", columns) for row in rows[:SHOWN_MAX]]
+    lines = [cut(f"  {row}", columns) for row in rows[:SHOWN_MAX]]
     return [*lines, f"  … {len(rows) - SHOWN_MAX} more"] if len(rows) > SHOWN_MAX else lines
 
 
@@ -377,7 +376,7 @@ def _header(where: str, hint: str, columns: int) -> list[str]:
     if width_of(where) > room and room >= _LEAST_FOLDER_COLUMNS:
         where = _end_of(where, room)
     if width_of(where) > room:
-        return [_cut(f"{left}{where}", columns), _cut(f"  {hint}", columns)]
+        return [cut(f"{left}{where}", columns), cut(f"  {hint}", columns)]
     return [f"{left}{where}" + " " * (room + 3 - width_of(where)) + hint]
 
 
@@ -420,12 +419,5 @@ def _changed(picker: Picker, **fields: object) -> Picker:
 
 
 def _padded(text: str, columns: int) -> str:
-    if width_of(text) > columns:
-        text = text[: fitting(text, columns - 1)] + "…"
-    return text + " " * (columns - width_of(text))
-
-
-def _cut(text: str, columns: int) -> str:
-    if columns <= 0 or width_of(text) <= columns:
-        return text
-    return text[: fitting(text, columns - 1)] + "…"
+    shown = cut(text, columns)
+    return shown + " " * (columns - width_of(shown))

@@ -44,7 +44,6 @@ def completed(composer: Composer, *, names: Sequence[str], choices: Choices, pat
 
 
 def options_words(options: Sequence[str]) -> str:
-    """The choices as a person reads them."""
     more = f"   … {len(options) - SHOWN_MAX} more" if len(options) > SHOWN_MAX else ""
     return "  ".join(options[:SHOWN_MAX]) + more
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridle.base.text.lookalikes import mark_lookalikes
-from bridle.base.text.phrases import age, counted
+from bridle.base.text.phrases import age, counted, shortened
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.questions.question_card import Choice, Edit, Form, Row, marked_line
 from bridle.protocol.events import GitEnded
@@ -128,7 +128,6 @@ def _context(asked: GitQuestion) -> Iterator[str]:
 
 
 def git_lines(ended: GitEnded) -> Sequence[str]:
-    """What came of a git command."""
     if ended.reason is not None:
         return tuple(_failed(ended))
     return tuple(_succeeded(ended))
@@ -213,7 +212,7 @@ _NAME_COLUMNS: Final = 40
 def undo_headline(preview: UndoPreview) -> str:
     """The first line, as a question."""
     verb = "Redo" if preview.redo else "Undo"
-    title = _one_line(preview.title, _TITLE_CHARACTERS)
+    title = shortened(visible_line(" ".join(preview.title.split())), _TITLE_CHARACTERS)
     match preview.scope:
         case "session":
             return f"{verb} everything this session changed?"
@@ -303,8 +302,3 @@ def _objects(objects: UndoObjects) -> str:
 def _named(names: Sequence[str], most: int) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(visible_line, names[:most])) + more
-
-
-def _one_line(text: str, most: int) -> str:
-    line = visible_line(" ".join(text.split()))
-    return line if len(line) <= most else line[: most - 1] + "…"

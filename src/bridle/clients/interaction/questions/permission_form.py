@@ -9,7 +9,7 @@ import msgspec
 
 from bridle.base.text.line_diff import DiffLine, folded
 from bridle.base.text.lookalikes import lookalike_words, mark_lookalikes
-from bridle.base.text.phrases import counted
+from bridle.base.text.phrases import counted, shortened
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.questions.question_card import (
     Choice,
@@ -132,16 +132,12 @@ def _tree(parts: Sequence[CommandPart]) -> Iterable[Row]:
     """What a command consists of, and what each part does. The command itself stands above it, whole."""
     if len(parts) < 2 and not any(part.does for part in parts):
         return
-    texts = [_shortened(marked_line(part.text)) for part in parts]
+    texts = [shortened(marked_line(part.text), _PART_CHARACTERS) for part in parts]
     width = max(map(len, texts)) + 5
     for number, (text, part) in enumerate(zip(texts, parts, strict=True), 1):
         branch = "└" if number == len(parts) else "├"
         does = marked_line(part.does)
         yield Row(f"{branch} {text:<{width if does else 0}}", about=does)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _PART_CHARACTERS else text[: _PART_CHARACTERS - 1] + "…"
 
 
 def _lasting(

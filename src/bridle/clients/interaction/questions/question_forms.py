@@ -8,7 +8,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from bridle.base.text.phrases import counted, dollars
+from bridle.base.text.phrases import counted, dollars, shortened
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.questions.change_forms import conflict_form, git_form, undo_form
 from bridle.clients.interaction.questions.question_card import (
@@ -50,7 +50,6 @@ from bridle.protocol.questions import (
 
 
 def ask_question(asked: QuestionAsked) -> Question:
-    """Return the question with the form of its kind."""
     return Question(id=asked.question_id, form=form_of(asked.question))
 
 
@@ -202,7 +201,6 @@ def orphan_headline(question: OrphanQuestion) -> str:
 
 
 def orphan_lines(question: OrphanQuestion) -> Iterator[str]:
-    """The call and what is there now."""
     tool, began = visible_line(question.tool), _hours(question.started_ms)
     yield f"  {tool:<6} {_call_words(question):<27} started {began}, no end recorded"
     for index, line in enumerate(question.now):
@@ -210,7 +208,6 @@ def orphan_lines(question: OrphanQuestion) -> Iterator[str]:
 
 
 def orphan_details(question: OrphanQuestion) -> Iterator[str]:
-    """Everything that is known of the call."""
     for name, value in question.input.items():
         shown = visible(value if isinstance(value, str) else msgspec.json.encode(value).decode())
         first, *rest = shown.split("\n")[:_MOST_DETAILS]
@@ -230,7 +227,7 @@ def _call_words(question: OrphanQuestion) -> str:
         (given[name] for name in ("command", "path", "url") if isinstance(given.get(name), str)), None
     )
     text = visible_line(about if about is not None else msgspec.json.encode(given).decode()).strip()
-    return text if len(text) <= _WORDS else text[: _WORDS - 1] + "…"
+    return shortened(text, _WORDS)
 
 
 def _hours(ms: int) -> str:

@@ -75,7 +75,6 @@ def trust_words(question: TrustQuestion) -> TrustWords:
 
 
 def trust_lines(question: TrustQuestion) -> list[str]:
-    """The body as plain lines."""
     body = trust_words(question).body
     return [line if isinstance(line, str) else numbered(line, compared=question.compared) for line in body]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Any, Final, assert_never
 
-from bridle.base.text.phrases import agent_words, counted
+from bridle.base.text.phrases import agent_words, counted, shortened
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.render.session_fold import Call, edited_files
 from bridle.protocol import display_values as d
@@ -151,8 +151,7 @@ _CHANGED_NOTHING = frozenset({
 
 def short_text(text: str, width: int = COMMAND_WIDTH) -> str:
     """Text on one line of at most `width` characters."""
-    shown = visible_line(text.strip())
-    return shown if len(shown) <= width else shown[: width - 1] + "…"
+    return shortened(visible_line(text.strip()), width)
 
 
 def describe_call(tool: str, given: dict[str, Any]) -> str:
@@ -238,7 +237,6 @@ def allowed_text(call: Call, reader: str) -> str:
 
 
 def approver(by: e.Approval) -> str:
-    """The name of a user who approved a call."""
     return _shown(by.name) or _TERMINAL
 
 

@@ -174,7 +174,6 @@ def path_lines(row: EventRow) -> list[str]:
 
 
 def rows_of(envelope: e.Envelope, fold: SessionFold, wording: Wording) -> Iterator[EventRow]:
-    """The rows of an event that `fold` has taken."""
     event, agent = envelope.event, fold.agent(envelope.invocation)
     is_main = envelope.invocation is None
     match event:
@@ -441,7 +440,6 @@ def _note_lines(
 
 
 def undone_lines(applied: e.UndoApplied, wording: Wording) -> list[str]:
-    """The lines about an undo or redo."""
     undo, redo = wording.undo, wording.redo
     if name := applied.worktree:
         undo, redo = f"/worktrees undo {name}", f"/worktrees redo {name}"

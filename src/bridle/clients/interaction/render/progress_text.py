@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bridle.base.text.phrases import counted, dollars, one_line
+from bridle.base.text.phrases import counted, dollars, one_line, shortened
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
 from bridle.protocol import events as e
@@ -67,7 +67,6 @@ def skill_named(text: str) -> str:
 
 
 def skill_change_lines(event: SkillRegistryChanged) -> list[str]:
-    """The number of skills and their changes."""
     parts = [counted(len(event.skills), "skill")]
     for word, names in (("new", event.added), ("gone", event.removed), ("changed", event.changed)):
         if names:
@@ -129,7 +128,6 @@ def sent_line(child: ChildEntry) -> str:
 
 
 def ended_line(child: ChildEntry) -> str:
-    """The result of a subagent in one line."""
     facts = ", ".join(child_facts(child))
     match child.state:
         case "done":
@@ -187,5 +185,4 @@ def said_lines(text: str, most: int | None) -> list[str]:
 
 
 def _short(text: str, width: int) -> str:
-    shown = visible_line(" ".join(text.split()))
-    return shown if len(shown) <= width else shown[: width - 1] + "…"
+    return shortened(visible_line(" ".join(text.split())), width)

@@ -121,7 +121,6 @@ class Controller:
     # Events
 
     def take(self, envelope: e.Envelope) -> Sequence[Effect]:
-        """One more event, and what comes of it."""
         view = self.view
         if view.was_shown_early(envelope):
             return ()

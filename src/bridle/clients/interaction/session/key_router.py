@@ -139,7 +139,6 @@ class KeyRouter:
         self.composer = remembered(self.composer, cells)
 
     def press(self, keys: Sequence[Key], *, now_s: float, columns: int) -> list[KeyMeaning]:
-        """What these keys do, in order."""
         effects: list[KeyMeaning] = []
         for key in keys:
             effect = self._press(key, now_s, columns)

@@ -124,7 +124,6 @@ class Keyboard:
         self.leaving = False  # when the turn ends
 
     def take(self, keys: list[Key]) -> None:
-        """Keys as they come."""
         self._keys += keys
         if self._begun:
             self._handle_keys()

@@ -18,7 +18,6 @@ class QuestionQueue:
 
     @property
     def is_asking(self) -> bool:
-        """Whether a question is in front of the person."""
         return self._asked is not None
 
     def note(self, question: Question) -> None:

@@ -180,7 +180,6 @@ class SessionDriver:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def handle(self, intent: Intent) -> None:
-        """Something a person wants."""
         self._perform(self.controller.handle(intent))
 
     def do_in_order(self, work: Callable[[], Awaitable[None]]) -> None:

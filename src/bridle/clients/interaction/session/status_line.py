@@ -9,7 +9,7 @@ from bridle.base.clock import Clock
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
 from bridle.clients.engine_address import LOST
-from bridle.clients.interaction.cells import fitting, width_of
+from bridle.clients.interaction.cells import cut, width_of
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.render.progress_text import current_item
 from bridle.clients.interaction.render.usage import cost_words, short_number
@@ -53,10 +53,10 @@ class StatusLine:
         if self._gives_up_at_s is not None:
             left = span_words(max(1.0, self._gives_up_at_s - self._clock.monotonic()))
             line = f"! {LOST}, gives up in {left}"
-            return line if columns <= 0 else cut(line, columns)
+            return cut(line, columns)
         if not view.under_way:
             self._about = None
-            return cut(_beside_words(view), columns) if columns > 0 else _beside_words(view)
+            return cut(_beside_words(view), columns)
         who, activity, facts = _at_work(view)
         phase, what = activity.phase if view.running else "asking beside the work", ""
         about: tuple[object, ...] = (who, phase, activity.asked)
@@ -129,12 +129,6 @@ def _fitted(phase: str, what: str, time: str, facts: Sequence[str], tail: Sequen
             parts.pop()
         else:
             return cut(line, columns)
-
-
-def cut(text: str, columns: int) -> str:
-    """The text in one row; one that is longer ends with a mark."""
-    shown = visible_line(text)
-    return shown if width_of(shown) <= columns else f"{shown[: fitting(shown, columns - 1)]}…"
 
 
 def changed_words(count: int) -> str:
