@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.net.addresses import address_problem, url_problem
 from bridle.base.net.web import JudgeAddress, RefuseBody, Web, WebAnswer, connect_to
-from bridle.base.net.web_text import why_not_text
+from bridle.tools.web_page import why_not_text
 
 PUBLIC = "93.184.215.14"
 OTHER = "151.101.1.69"

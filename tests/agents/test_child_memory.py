@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents_kit import Answering, calling, sending
-from bridle.agents.child_memory import (
+from bridle.agents.definition import AgentDefinition
+from bridle.agents.handoff import (
     MAX_ENTRIES,
     MAX_FILES,
     MAX_RESULTS,
@@ -21,7 +22,6 @@ from bridle.agents.child_memory import (
     memory_within,
     updated_memory,
 )
-from bridle.agents.definition import AgentDefinition
 from bridle.base.text.token_estimate import estimated_tokens
 from bridle.clients.dotted_events import events_lines
 from bridle.conformance.harness import harness, of_kind

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not can_tell_descent(), reason="a limit of Linux
 
 ENGINE = """
 import os, subprocess, sys
-from bridle.base.process.call_mark import is_of_a_call, mark_what_we_start
+from bridle.base.process.own_process import is_of_a_call, mark_what_we_start
 before = subprocess.Popen(["sleep", "30"])
 mark_what_we_start()
 mark_what_we_start()
@@ -38,7 +38,7 @@ time.sleep(30)
 
 INSIDE = """
 import subprocess, sys
-from bridle.base.process.call_mark import mark_what_we_start
+from bridle.base.process.own_process import mark_what_we_start
 mark_what_we_start()
 sys.exit(subprocess.run([sys.executable, "-c", *sys.argv[1:]]).returncode)
 """

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.text.unified_diff import Diff, diff_of
+from bridle.base.text.line_diff import Diff, diff_of
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "-d", "+e", "é"]), max_size=30)
 

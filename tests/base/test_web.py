@@ -12,8 +12,8 @@ import pytest
 from bridle.base.net.http_dial import HttpFault
 from bridle.base.net.http_routes import tls_context
 from bridle.base.net.web import MAX_BODY_BYTES, TOTAL_S, WebRefused, look_up, parse_web_url, redirected
-from bridle.base.net.web_text import why_not_text
 from bridle.conformance.fake_clock import FakeClock
+from bridle.tools.web_page import why_not_text
 from tables import table
 from web_kit import OTHER, PUBLIC, Network, WebServer, answer, saying
 

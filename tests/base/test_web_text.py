@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.net.web_text import NotText, WebText, shown_size, web_text, why_not_text
+from bridle.tools.web_page import NotText, WebText, shown_size, web_text, why_not_text
 from tables import table
 
 LIMIT = 100_000

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridle.cli.help import pages
-from bridle.safety.hooks.definitions import EVENTS
-from bridle.safety.hooks.trusted import content_digest
+from bridle.safety.hooks.definitions import EVENTS, content_digest
 from bridle.safety.trust import Approvals
 from cli_kit import Place
 

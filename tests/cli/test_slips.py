@@ -8,13 +8,13 @@ import shutil
 
 import pytest
 
-from bridle.agents.delegate_tool import DELEGATE
+from bridle.agents.delegation import DELEGATE
 from bridle.app.sources.settings_use import COMING
 from bridle.clients.interaction.composer.keys import KEYS
 from bridle.config.origins import OTHER_VARIABLES, VARIABLES
 from bridle.context.memory import memory_tool
 from bridle.context.skills import session_skills
-from bridle.mcp import tool_search
+from bridle.mcp import presented_tools
 from bridle.tools import repo_map
 from cli_kit import Place
 
@@ -143,7 +143,7 @@ def test_a_rule_about_a_tool_that_only_some_sessions_have_is_no_slip(place: Plac
 
 def test_the_tools_that_only_some_sessions_have_are_these() -> None:
     assert (
-        frozenset({DELEGATE, memory_tool.NAME, repo_map.NAME, session_skills.TOOL, tool_search.NAME})
+        frozenset({DELEGATE, memory_tool.NAME, repo_map.NAME, session_skills.TOOL, presented_tools.NAME})
         == COMING
     )
 

@@ -1,6 +1,6 @@
 """Answers that must fit a schema."""
 
-from bridle.base.text.json_answer import CheckedAnswer, checked
+from bridle.base.text.json_schema import CheckedAnswer, checked
 from bridle.clients.run_result import schema_prompt, schema_retry_prompt
 from tables import table
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridle.app.user.setting_sections import load
-from bridle.config.profile_form import as_settings
+from bridle.config.profiles import as_settings
 from bridle.config.settings_file import ParsedFile, SettingsFile
 from bridle.config.tiers import Tiers
 from bridle.protocol.errors import BridleError

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.context.skills.skill_file import BadSkill, read_skill
+from bridle.context.skills.skill_layers import file_names, fits_a_file, said_in
 from bridle.context.skills.skill_list import (
     BUILT_IN,
     MAX_LIST_BYTES,
@@ -17,7 +18,6 @@ from bridle.context.skills.skill_list import (
     skills_text,
 )
 from bridle.context.skills.skill_records import Skill, SkillHead, SkillTriggers
-from bridle.context.skills.triggers import file_names, fits_a_file, said_in
 from tables import table
 
 

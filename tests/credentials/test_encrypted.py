@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.conformance.port_checks import check_credential_store
-from bridle.credentials import seal_format
+from bridle.credentials import encrypted
 from bridle.credentials.encrypted import EncryptedStore
 from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, LockKeys, SealLock, checked
 from bridle.credentials.records import ApiKey, SignIn, decoded, encoded
@@ -100,7 +100,7 @@ def test_a_passphrase_opens_what_it_locked_from_the_environment_and_typed(vault:
     key = stored(vault, **{PASSPHRASE: phrase})
     assert vault.open(**{PASSPHRASE: phrase}).get("work") == key
     assert vault.open(typed=phrase).get("work") == key
-    header = seal_format.header_of(vault.path.read_bytes()).lock
+    header = encrypted.header_of(vault.path.read_bytes()).lock
     assert (header.memory_kib, header.passes) == (64 * 1024, 3)
 
 
@@ -204,11 +204,11 @@ def test_a_file_locked_by_a_passphrase_is_sealed_with_its_figures(vault: Vault) 
     """Somebody who can write the file cannot make the next one weaker, or move its content under other figures."""
     from bridle.credentials.locks import derived
 
-    data = seal_format.seal(b"{}", CHEAP, derived(CHEAP, "p"), os.urandom(12))
-    assert seal_format.unseal(data, derived(CHEAP, "p")) == b"{}"
+    data = encrypted.seal(b"{}", CHEAP, derived(CHEAP, "p"), os.urandom(12))
+    assert encrypted.unseal(data, derived(CHEAP, "p")) == b"{}"
     other = data.replace(b'"passes":1', b'"passes":2')
     with pytest.raises(ValueError, match="not what was written"):
-        seal_format.unseal(other, derived(CHEAP, "p"))
+        encrypted.unseal(other, derived(CHEAP, "p"))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_figures_that_would_stop_a_machine_are_refused_before_they_are_spent(
     with pytest.raises(ValueError, match="its "):
         checked(lock)
     vault.path.parent.mkdir(parents=True)
-    vault.path.write_bytes(seal_format.seal(b"{}", lock, bytes(32), bytes(12)))
+    vault.path.write_bytes(encrypted.seal(b"{}", lock, bytes(32), bytes(12)))
     assert reason_of(vault, **{PASSPHRASE: "p"}) == "CredentialsDamaged"
 
 
@@ -327,15 +327,15 @@ records = st.one_of(
 )
 def test_what_is_sealed_comes_back(records, key: bytes, nonce: bytes) -> None:
     kept = {record.provider: record for record in records}
-    data = seal_format.seal(encoded(kept), SealLock(kind="machine"), key, nonce)
-    assert decoded(seal_format.unseal(data, key)) == kept
-    assert seal_format.header_of(data).lock == SealLock(kind="machine")
+    data = encrypted.seal(encoded(kept), SealLock(kind="machine"), key, nonce)
+    assert decoded(encrypted.unseal(data, key)) == kept
+    assert encrypted.header_of(data).lock == SealLock(kind="machine")
 
 
 @settings(max_examples=examples(200))
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    for read in (seal_format.header_of, lambda data: seal_format.unseal(data, bytes(32)), decoded):
+    for read in (encrypted.header_of, lambda data: encrypted.unseal(data, bytes(32)), decoded):
         try:
             read(data)
         except ValueError as problem:

@@ -18,13 +18,13 @@ from bridle.base.net.http import HttpConnections, Timeouts
 from bridle.conformance import vectors
 from bridle.conformance.fake_clock import FakeClock
 from bridle.credentials.callback import code_of
-from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import (
     FormAnswer,
     Post,
     SignInRefused,
     challenge_of,
     client_of,
+    form_post,
     new_verifier,
     seconds_of,
     sign_in_of,
@@ -428,7 +428,7 @@ import asyncio, sys
 from bridle.base.clock import SystemClock
 from bridle.base.net.http import HttpConnections
 from bridle.credentials.encrypted import EncryptedStore
-from bridle.credentials.forms import form_post
+from bridle.credentials.oauth import form_post
 from bridle.credentials.locks import LockKeys
 from bridle.credentials.oauth import OAuthClient
 from bridle.credentials.token_renewal import Renewal

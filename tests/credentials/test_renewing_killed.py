@@ -15,8 +15,7 @@ import pytest
 from bridle.base.clock import SystemClock
 from bridle.base.net.http import HttpConnections
 from bridle.conformance.servers import Received, ReplyWriter
-from bridle.credentials.forms import form_post
-from bridle.credentials.oauth import FormAnswer, Post
+from bridle.credentials.oauth import FormAnswer, Post, form_post
 from bridle.credentials.records import ApiKey, Credential, SignIn, secret_of
 from bridle.credentials.token_renewal import Renewal
 from bridle.protocol.errors import CredentialError
@@ -31,7 +30,7 @@ import asyncio, os, signal, sys
 from bridle.base.clock import SystemClock
 from bridle.base.net.http import HttpConnections
 from bridle.credentials.encrypted import EncryptedStore
-from bridle.credentials.forms import form_post
+from bridle.credentials.oauth import form_post
 from bridle.credentials.locks import LockKeys
 from bridle.credentials.oauth import OAuthClient
 from bridle.credentials.token_renewal import Renewal

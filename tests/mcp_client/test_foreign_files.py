@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.secrets.redact import redact
-from bridle.mcp.foreign_files import BadForeignFile, read_foreign
-from bridle.mcp.foreign_secrets import SecretInTheWay, without_secrets
-from bridle.mcp.server_definitions import decode_server
-from bridle.mcp.value_references import fill
+from bridle.mcp.foreign_files import BadForeignFile, SecretInTheWay, read_foreign, without_secrets
+from bridle.mcp.server_definitions import decode_server, fill
 from tables import table
 
 SHAPED = "ghp_" + "aB3d" * 9

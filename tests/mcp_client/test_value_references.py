@@ -11,8 +11,7 @@ from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind
-from bridle.mcp.server_definitions import decode_server
-from bridle.mcp.value_references import BadReference, fill, filled_launch, reference_names
+from bridle.mcp.server_definitions import BadReference, decode_server, fill, filled_launch, reference_names
 from bridle.protocol.events import ToolResult
 from bridle.providers.script import call, say
 from mcp_client.test_project_servers import agree

@@ -17,7 +17,6 @@ from bridle.base.clock import SystemClock
 from bridle.base.net.http import HttpConnections
 from bridle.config.folders import folders
 from bridle.conformance.servers import ModelServer
-from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import (
     OAuthClient,
     Post,
@@ -25,6 +24,7 @@ from bridle.credentials.oauth import (
     authorization_url,
     challenge_of,
     exchange_code,
+    form_post,
     new_verifier,
     refresh,
 )

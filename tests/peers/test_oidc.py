@@ -9,8 +9,7 @@ import pytest
 
 from bridle.base.clock import SystemClock
 from bridle.base.net.http import HttpConnections
-from bridle.credentials.forms import form_post
-from bridle.credentials.oauth import OAuthClient
+from bridle.credentials.oauth import OAuthClient, form_post
 from bridle.credentials.records import SignIn
 from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
 from bridle.credentials.token_renewal import Renewal

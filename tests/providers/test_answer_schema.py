@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Parameters
-from bridle.providers.answer_schema import is_closed
-from bridle.providers.endpoints import Quirks, WireName
+from bridle.providers.endpoints import Quirks, WireName, is_closed
 from bridle.providers.presets import preset
 from providers.wire_kit import speaking
 from tables import table

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.text.unified_diff import diff_of
+from bridle.base.text.line_diff import diff_of
 from bridle.protocol.display_values import EditedFile
 from bridle.tools.apply_patch import APPLY_PATCH, PatchArgs
 from bridle.tools.patches.patch_plan import DoesNotApply, applied, new_text

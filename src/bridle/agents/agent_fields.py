@@ -26,7 +26,7 @@ from bridle.agents.definition import (
 )
 from bridle.agents.field_reader import MAX_LIST, FieldProblem, FieldReader, shown_name
 from bridle.base.text.spelling import folded_name
-from bridle.base.text.tool_aliases import TOOL_ALIASES
+from bridle.base.text.tool_names import TOOL_ALIASES
 from bridle.protocol.events import Mode, Verdict
 
 MAX_NAME: Final = 48

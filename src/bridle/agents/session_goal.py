@@ -15,7 +15,7 @@ import msgspec
 from bridle.agents.check_files import CheckFiles
 from bridle.agents.goal_words import USAGE, GoalWords
 from bridle.base.clock import Clock, Timer
-from bridle.base.text.json_answer import checked
+from bridle.base.text.json_schema import checked
 from bridle.base.text.phrases import counted
 from bridle.base.text.untrusted import wrap
 from bridle.base.threads import in_thread

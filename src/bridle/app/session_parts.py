@@ -38,8 +38,8 @@ from bridle.safety.trust import Approvals
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import claimed_spawn, session_policy
 from bridle.sessions.archive.beside_store import outputs_of
-from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 from bridle.tools.output import Spill
+from bridle.tools.person_tools import EXIT_PLAN_MODE
 
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition

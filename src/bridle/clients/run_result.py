@@ -9,7 +9,7 @@ import msgspec
 
 from bridle.base.fs.files import read_limited
 from bridle.base.secrets.redact import error_marker, redact
-from bridle.base.text.json_answer import checked
+from bridle.base.text.json_schema import checked
 from bridle.clients.interaction.questions.change_forms import git_lines
 from bridle.clients.interaction.render.call_text import describe_call, did_not_run
 from bridle.clients.interaction.render.session_fold import SessionFold, edited_files

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from bridle.base.fs.files import repository_root
+from bridle.config.bundles import bundle_sources
 from bridle.config.folders import PROJECT_CHOICES, PROJECT_FOLDER, Folders, project_folder
 from bridle.config.origins import GivenOption, SettingsSource, environment_sources, flag_sources
 from bridle.config.problems import Problem, shown
@@ -23,9 +24,11 @@ from bridle.config.profiles import (
     ProfileFile,
     ProjectProfile,
     chosen_by_project,
+    only_permissions,
     read_preset,
     read_profile,
 )
+from bridle.config.project_choices import chosen_agent_source
 from bridle.config.setting_table import LineNumbers, SettingPath, SettingTable, Table, key_of
 from bridle.config.settings_file import (
     LOCAL_NAMES,
@@ -196,8 +199,6 @@ class _Files:
         """Return the settings of installed bundles; below a profile, which may take something of theirs out."""
         if not os.path.isdir(os.path.join(data_folder, "bundles")):
             return []
-        from bridle.config.bundles import bundle_sources  # few users have one
-
         return bundle_sources(self._table, data_folder, self.problems)
 
     def own_profile(self, preset: Preset, spoken_for: SpokenFor) -> list[SettingsSource]:
@@ -209,8 +210,6 @@ class _Files:
             return []
         files: list[tuple[SettingsFile, ParsedFile]] = [(preset.file.place, preset.parsed)]
         if preset.permissions is not None:
-            from bridle.config.profile_form import only_permissions
-
             place, parsed = preset.permissions
             files.insert(0, (place, only_permissions(place, parsed)))
         if preset.file.scope != "path":
@@ -264,8 +263,6 @@ class _Files:
         """Return the user's choice for this project alone."""
         if not os.path.lexists(os.path.join(state_folder, PROJECT_CHOICES)):
             return []
-        from bridle.config.project_choices import chosen_agent_source  # few users choose anything
-
         return chosen_agent_source(state_folder, cwd, self.problems)
 
     def _workspace_files(self, cwd: str) -> Iterator[tuple[SettingsTier, SettingsFile, str]]:

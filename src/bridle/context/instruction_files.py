@@ -20,6 +20,7 @@ import msgspec
 
 from bridle.base.fs.files import first_entries, read_limited, repository_root
 from bridle.base.fs.path_patterns import BadPathPattern, PathPattern, anywhere
+from bridle.base.secrets.secret_files import is_secret_like
 from bridle.base.text.terminal_text import visible
 
 # --- description: how tests are written globs: tests/**/*.py, *.spec.ts alwaysApply: false --- Obeyed is what
@@ -254,8 +255,6 @@ def _why_unread(path: str, root: str) -> str:
     names = {os.path.basename(path), os.path.basename(real)}
     if names <= _WELL_KNOWN or not os.path.isfile(real):
         return ""
-    from bridle.base.secrets.secret_files import is_secret_like  # files with a name of their own are few
-
     return HOLDS_SECRETS if any(map(is_secret_like, (path, real))) else ""
 
 

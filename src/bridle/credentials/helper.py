@@ -22,7 +22,6 @@ from bridle.base.net.http import HttpConnections, HttpFault
 from bridle.base.net.http_routes import parse_url
 from bridle.base.process.own_process import close_to_others, leave_no_core
 from bridle.credentials.encrypted import EncryptedStore
-from bridle.credentials.forms import form_post
 from bridle.credentials.helper_protocol import (
     BEAT,
     BEAT_S,
@@ -45,7 +44,7 @@ from bridle.credentials.helper_protocol import (
 )
 from bridle.credentials.keychain import KeychainStore
 from bridle.credentials.locks import LockKeys
-from bridle.credentials.oauth import client_of
+from bridle.credentials.oauth import client_of, form_post
 from bridle.credentials.records import ApiKey, Credential, CredentialStore, SignIn, secret_of
 from bridle.credentials.token_renewal import Renewal
 from bridle.protocol.errors import CredentialError

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from bridle.base.net.http import HttpConnections, HttpFault, Timeouts
 from bridle.base.net.http_routes import parse_url
 from bridle.base.net.oauth_registration import ClientRegistration
 from bridle.base.secrets.redact import redact_error
@@ -246,3 +247,26 @@ def clause(value: object, most: int = MAX_CLAUSE) -> str:
         return ""
     words = redact_error(visible(" ".join(value[: 4 * most].split()), newlines=False)).rstrip(".")
     return words if len(words) <= most else words[: most - 1] + "…"
+
+
+MAX_ANSWER_BYTES = 256 * 1024
+
+
+def form_post(connections: Callable[[], HttpConnections]) -> Post:
+    """A `Post` over these connections. Redirects are not followed: a form with a secret goes where it was sent."""
+
+    async def post(address: str, form: Mapping[str, str], more: Mapping[str, str] = {}, /) -> FormAnswer:
+        headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json", **more}
+        timeouts = Timeouts(connect_s=10, write_s=10, first_byte_s=30, idle_s=30)
+        try:
+            body = urlencode(form).encode()
+            async with await connections().post_stream(
+                address, headers=headers, body=body, timeouts=timeouts
+            ) as response:
+                return FormAnswer(response.status, await response.read(MAX_ANSWER_BYTES))
+        except HttpFault as fault:
+            raise CredentialError(
+                "ProviderUnreachable", address=fault.origin, problem=fault.problem, hint=""
+            ) from None
+
+    return post

@@ -1,22 +1,25 @@
-"""The tools of a server as tools of ours: names, words and risks. Pure, but for what runs them.
-
-What a server says is for the model to read and nobody to believe: a tool changes things unless the person trusts the
-server to say that it does not.
-"""
+"""Present the tools and results of MCP servers to the model, and find tools by words where a server has many."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, NamedTuple, cast
+
+import msgspec
+from msgspec import Meta
 
 from bridle.base.text.json_schema import JsonSchema
+from bridle.base.text.phrases import counted
 from bridle.base.text.tool_names import mcp_tool_names
 from bridle.base.text.untrusted import neutralise, wrap
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
 from bridle.mcp.server_definitions import ServerDefinition
 from bridle.mcp.tool_lists import ListedTool, ToolHints, ToolList
+from bridle.protocol.display_values import ShownServerResult
 from bridle.protocol.events import ToolOfServer
+from bridle.protocol.messages import ImageBlock
 
 DESCRIPTION: Final = "mcp-description"
 LIST_RESOURCES: Final = "list_resources"
@@ -137,3 +140,178 @@ def _neutral(value: object, *, words: bool = False) -> object:
 def _its_own(_args: object) -> float:
     """The time a server has is counted where a person who is asked something can stop it."""
     return math.inf
+
+
+RESULT: Final = "mcp-result"
+_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_MOST_PICTURES: Final = 4
+_MOST_PICTURE_CHARACTERS: Final = 4 << 20
+_MOST_SHOWN: Final = 32 * 1024
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """An image, in base64."""
+
+    kind: str
+    data: str
+
+
+class ResourceText(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource as its server lists it. `kind` is its type of content."""
+
+    uri: str
+    name: str = ""
+    about: str = ""
+    kind: str = ""
+
+
+class CallResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call, a resource or a prompt came to. `structured` is a JSON value, where there is one."""
+
+    texts: tuple[str, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    structured: Any = None
+    failed: bool = False
+
+    def text(self) -> str:
+        """All that can be said in words. A value that the text says already is not said twice."""
+        parts = [*self.texts, *map(_named, self.pictures)]
+        if self.structured is not None and not any(_says(text, self.structured) for text in self.texts):
+            parts.append(msgspec.json.encode(self.structured).decode())
+        return "\n".join(parts)
+
+    def images(self) -> tuple[ImageBlock, ...]:
+        """The pictures that a model could look at, a few of them."""
+        return tuple(
+            ImageBlock(url=f"data:{one.kind};base64,{one.data}") for one in self.pictures if _fits(one)
+        )[:_MOST_PICTURES]
+
+
+def tool_output(result: CallResult, *, server: str, tool: str) -> ToolOutput:
+    """The result for the model, as something from outside, and for people."""
+    data = "" if result.structured is None else msgspec.json.encode(result.structured).decode()
+    shown = ShownServerResult(
+        server=server,
+        tool=tool,
+        pictures=len(result.pictures),
+        structured=data if len(data) <= _MOST_SHOWN else "",
+    )
+    return ToolOutput(
+        outcome="error" if result.failed else "ok",
+        reason="MCPToolFailed" if result.failed else None,
+        content=wrap(RESULT, result.text()),
+        shown=shown,
+    )
+
+
+def _named(picture: Picture) -> str:
+    size = decoded_bytes(picture.data)
+    return f"[{picture.kind}, {size} bytes{'' if _fits(picture) else ': left out'}]"
+
+
+def decoded_bytes(data: str) -> int:
+    """How many bytes a text in base64 stands for."""
+    return len(data) * 3 // 4 - data[-2:].count("=")
+
+
+def _fits(picture: Picture) -> bool:
+    return picture.kind in _PICTURES and len(picture.data) <= _MOST_PICTURE_CHARACTERS
+
+
+def _says(text: str, value: Any) -> bool:
+    try:
+        return msgspec.json.decode(text) == value
+    except msgspec.DecodeError:
+        return False
+
+
+NAME: Final = "tool_search"
+MOST_FOUND: Final = 8
+_ABOUT_CHARACTERS: Final = 60
+_DOES: Final = "Finds tools of MCP servers by words. What it finds can be called from then on."
+_WORD: Final = re.compile(r"[a-z0-9]+")
+
+
+class SearchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    query: Annotated[str, Meta(max_length=400, description="What the tool should do, or its name.")]
+    server: Annotated[str, Meta(description="Only tools of this server.")] = ""
+
+
+class SearchedServer(NamedTuple):
+    """A server as one line: what it calls itself, and how many tools it has; None while nobody knows."""
+
+    name: str
+    about: str
+    tools: int | None
+
+
+def search_tool(
+    servers: Sequence[SearchedServer], find: Callable[[SearchArgs], Awaitable[Mapping[str, Tool]]]
+) -> Tool:
+    """The tool. `find` gives what fits, best first, and has the model told of it from the next request on."""
+
+    async def run(args: SearchArgs, _context: ToolContext) -> ToolOutput:
+        found = await find(args)
+        if not found:
+            return ToolOutput(content="No tool of these servers fits. Try other words.")
+        return ToolOutput(content="\n".join(map(_shown, found.values())))
+
+    return Tool(
+        name=NAME,
+        description=f"{_DOES}\n{wrap('mcp-servers', chr(10).join(map(_line, servers)))}",
+        input=SearchArgs,
+        risk="read",
+        run=run,
+        mutating=never_mutating,
+        timeout_s=_long_enough,
+        side_effect="none",
+    )
+
+
+def best_matches(query: str, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """The tools that fit the words best. A name that is given stands first. Pure."""
+    wanted = _words(query)
+    scored = [
+        (score, name)
+        for name, tool in tools.items()
+        if (score := _score(query, wanted, name, tool.description)) > 0
+    ]
+    best = sorted(scored, key=lambda one: (-one[0], one[1]))[:MOST_FOUND]
+    return {name: tools[name] for _score_of, name in best}
+
+
+def _score(query: str, wanted: Sequence[str], name: str, description: str) -> float:
+    if name in query:
+        return 1000
+    in_name, in_words = _words(name), _words(description)
+    score = 0.0
+    for word in wanted:
+        if word in in_name:
+            score += 5
+        elif word in in_words:
+            score += 3
+        elif word in "".join(in_name):
+            score += 2
+        elif any(one.startswith(word) or (len(one) > 3 and word.startswith(one)) for one in in_words):
+            score += 1
+    return score
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def _line(server: SearchedServer) -> str:
+    about = f" ({server.about[:_ABOUT_CHARACTERS]})" if server.about else ""
+    what = "connecting" if server.tools is None else counted(server.tools, "tool")
+    return f"{server.name}{about}: {what}"
+
+
+def _shown(tool: Tool) -> str:
+    schema = tool.schema()
+    return f"{tool.name}\n{schema.description}\ninput: {msgspec.json.encode(schema.input_schema).decode()}\n"
+
+
+def _long_enough(_args: object) -> float:
+    """Servers that are still connecting have limits of their own."""
+    return 600.0

@@ -13,10 +13,16 @@ from bridle.base.text.untrusted import wrap
 from bridle.engine.deadline import Deadline
 from bridle.engine.tools import ToolContext, ToolOutput
 from bridle.mcp.input_requests import NOBODY, InputReply, InputRequest, ask_person
-from bridle.mcp.presented_tools import LIST_RESOURCES, is_of_resources
+from bridle.mcp.presented_tools import (
+    LIST_RESOURCES,
+    RESULT,
+    CallResult,
+    ResourceText,
+    is_of_resources,
+    tool_output,
+)
 from bridle.mcp.sampling_requests import SampleReply, SampleRequest, SamplingBudget, WriteSample, sample_for
 from bridle.mcp.server_definitions import ServerDefinition
-from bridle.mcp.server_results import RESULT, CallResult, ResourceText, tool_output
 from bridle.mcp.server_state import ServerState
 from bridle.mcp.shared_server import ServerUnavailable, ServerUser, SharedServer
 from bridle.mcp.tool_lists import ListedTool

@@ -21,9 +21,9 @@ from bridle._version import __version__
 from bridle.base.clock import Clock
 from bridle.base.threads import in_thread
 from bridle.mcp.input_requests import InputReply, InputRequest
+from bridle.mcp.presented_tools import CallResult, Picture, ResourceText, decoded_bytes
 from bridle.mcp.sampling_requests import SampleReply, SampleRequest
 from bridle.mcp.server_definitions import ServerDefinition
-from bridle.mcp.server_results import CallResult, Picture, ResourceText, decoded_bytes
 from bridle.mcp.tool_lists import (
     MOST_TOOLS,
     ListedPrompt,

@@ -27,10 +27,9 @@ from bridle.engine.ports import BeginCall, EndCall, Process, Spawn, SpawnPolicy
 from bridle.engine.services import RunEnd, Supervisor
 from bridle.mcp.input_requests import InputReply, InputRequest
 from bridle.mcp.sampling_requests import SampleReply, SampleRequest
-from bridle.mcp.server_definitions import ServerDefinition
+from bridle.mcp.server_definitions import ReferenceValues, ServerDefinition
 from bridle.mcp.server_tokens import ServerTokens, login_command
 from bridle.mcp.tool_lists import ToolList
-from bridle.mcp.value_references import ReferenceValues
 from bridle.protocol.events import Notice
 
 if TYPE_CHECKING:

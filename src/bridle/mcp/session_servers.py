@@ -14,14 +14,23 @@ from bridle.base.threads import in_thread
 from bridle.engine.services import Health, SessionDoor
 from bridle.engine.tools import Tool, ToolContext, ToolOrigin, ToolOutput
 from bridle.mcp.pin_gate import PinReview
-from bridle.mcp.presented_tools import READ_RESOURCE, RunServerTool, presented, resource_tool_name, used_tools
+from bridle.mcp.presented_tools import (
+    READ_RESOURCE,
+    RunServerTool,
+    SearchArgs,
+    SearchedServer,
+    best_matches,
+    presented,
+    resource_tool_name,
+    search_tool,
+    used_tools,
+)
 from bridle.mcp.server_calls import CallUse, call_tool
 from bridle.mcp.server_definitions import ServerDefinition
 from bridle.mcp.server_run import LaunchPlace
 from bridle.mcp.server_state import ServerState
 from bridle.mcp.shared_server import ServerPool, ServerUnavailable, SharedServer
 from bridle.mcp.tool_lists import ListedPrompt, ListedTool, ToolList
-from bridle.mcp.tool_search import SearchArgs, SearchedServer, best_matches, search_tool
 from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import Degraded, MCPServerDown, Notice
 

@@ -23,7 +23,7 @@ from bridle.engine.services import RunEnd, Supervisor
 from bridle.mcp.input_requests import NOBODY, InputReply, InputRequest
 from bridle.mcp.pin_gate import PinGate, PinReview
 from bridle.mcp.sampling_requests import SampleReply, SampleRequest
-from bridle.mcp.server_definitions import ServerDefinition, launch_hash
+from bridle.mcp.server_definitions import BadReference, ServerDefinition, filled_launch, launch_hash
 from bridle.mcp.server_pins import PinStore
 from bridle.mcp.server_run import LaunchPlace, ServerLog, ServerRun, log_path, root_cause, server_policy
 from bridle.mcp.server_state import ServerPhase, ServerState
@@ -35,7 +35,6 @@ from bridle.mcp.server_tokens import (
     takes_tokens,
 )
 from bridle.mcp.tool_lists import KeptLists, ToolList
-from bridle.mcp.value_references import BadReference, filled_launch
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
 

@@ -28,7 +28,6 @@ from bridle.protocol.messages import (
     Usage,
     YieldBlock,
 )
-from bridle.providers.answer_schema import is_closed, sent_schema
 from bridle.providers.answers import (
     CUT,
     EMPTY,
@@ -48,7 +47,7 @@ from bridle.providers.answers import (
     whole,
     without_last_thoughts,
 )
-from bridle.providers.endpoints import STANDARD, Quirks
+from bridle.providers.endpoints import STANDARD, Quirks, is_closed, sent_schema
 from bridle.providers.failures import vendor_error
 
 DEFAULT_MAX_TOKENS: Final = 8192

@@ -25,7 +25,6 @@ from bridle.protocol.messages import (
     Usage,
     YieldBlock,
 )
-from bridle.providers.answer_schema import NAME, is_closed, sent_schema
 from bridle.providers.answers import (
     CUT,
     EMPTY,
@@ -39,7 +38,7 @@ from bridle.providers.answers import (
     is_object,
     read_frame,
 )
-from bridle.providers.endpoints import STANDARD, Quirks
+from bridle.providers.endpoints import NAME, STANDARD, Quirks, is_closed, sent_schema
 from bridle.providers.failures import vendor_error
 from bridle.providers.text_calls import TextCalls
 

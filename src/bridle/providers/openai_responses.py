@@ -28,7 +28,6 @@ from bridle.protocol.messages import (
     Usage,
     YieldBlock,
 )
-from bridle.providers.answer_schema import NAME, is_closed, sent_schema
 from bridle.providers.answers import (
     CUT,
     EMPTY,
@@ -46,7 +45,7 @@ from bridle.providers.answers import (
     thought,
     without_last_thoughts,
 )
-from bridle.providers.endpoints import STANDARD, Quirks
+from bridle.providers.endpoints import NAME, STANDARD, Quirks, is_closed, sent_schema
 from bridle.providers.failures import VendorError, vendor_error
 
 _EFFORTS: Final = {"off": "none", "low": "low", "medium": "medium", "high": "high", "max": "high"}

@@ -1,8 +1,4 @@
-"""The request layer that tries again: how often, after which wait, and what it says meanwhile.
-
-The innermost layer, so every attempt is one request. What an attempt has streamed stays in the log and does
-not count: `StepFailed` says so, and every fold drops it.
-"""
+"""Request layers for failures that may pass: try again, and ask another model when the chosen one is overloaded."""
 
 from __future__ import annotations
 
@@ -13,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from bridle.protocol.errors import ProviderError, sentence
-from bridle.protocol.events import StepFailed
+from bridle.base.net.backoff import RETRY_AFTER_MAX_MS, Backoff
+from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
+from bridle.protocol.errors import BridleError, ProviderError, sentence
+from bridle.protocol.events import ModelChanged, Notice, StepFailed
 
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
-    from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 
 MAX_ATTEMPTS: Final = 5
 BASE_MS: Final = 1_000
@@ -72,8 +69,6 @@ def _attempts(error: ProviderError, attempt: int, failures: int) -> int:
 
 
 def _wait_ms(error: ProviderError, attempt: int, random: Callable[[], float]) -> int:
-    from bridle.base.net.backoff import RETRY_AFTER_MAX_MS, Backoff  # nothing has failed before
-
     if error.retry_after_s is None:
         return Backoff(BASE_MS, MAX_MS, random).delay_ms(attempt - 1)
     # Compared before the conversion: a provider may have said infinity, or nonsense.
@@ -101,3 +96,43 @@ def _again(step: Step, error: ProviderError, wait_ms: int, attempts: int) -> str
         "attempts": attempts,
     }
     return sentence(reason, {**error.data, **following})
+
+
+OVERLOAD: Final = frozenset({"Overloaded", "StillRateLimited"})
+"""What another model may do better at. Every retry was made before."""
+
+
+def fallback(name: str, *, named: Callable[[str], ModelChanged]) -> RequestLayer:
+    """Asks `name` (`provider:model`) once the chosen model is given up on, for the rest of the turn. Once, never back.
+
+    `named` reads the name and may refuse it. Thoughts of the first model are not shown to the other: its wire knows.
+    """
+
+    async def layer(step: Step, proceed: AskModel) -> Reply:
+        try:
+            return await proceed(step)
+        except ProviderError as failure:
+            if failure.reason not in OVERLOAD:
+                raise
+            chosen = step.journal.conversation.model
+            other = _other(step, name, named)
+            if (
+                other is None
+                or chosen is None
+                or (other.provider, other.model) == (chosen.provider, chosen.model)
+            ):
+                raise
+            data = {"provider": chosen.provider, "model": f"{other.provider}:{other.model}"}
+            step.emit(Notice(reason="FallbackModel", message=sentence("FallbackModel", data), data=data))
+            step.emit(msgspec.structs.replace(other, holds="this_turn"))
+        return await proceed(step)
+
+    return layer
+
+
+def _other(step: Step, name: str, named: Callable[[str], ModelChanged]) -> ModelChanged | None:
+    try:
+        return named(name)
+    except BridleError as refusal:
+        step.emit(Notice(reason=refusal.reason, message=f"fallback_model: {refusal.message}"))
+        return None

@@ -18,7 +18,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from bridle.base.text.tool_aliases import TOOL_ALIASES as ALIASES
+from bridle.base.text.tool_names import TOOL_ALIASES as ALIASES
 from bridle.shell.command_facts import Part
 
 _COMPOUND = re.compile(r"[;&|`$<>()\n\r\0]")

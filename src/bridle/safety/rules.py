@@ -17,6 +17,7 @@ from bridle.base.fs.paths import SessionFolders
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import KEY_COVERS, Verdict
 from bridle.safety.call_risk import CallFacts
+from bridle.safety.grants import Grant
 from bridle.safety.patterns import (
     ALIASES,
     command_matches_exactly,
@@ -269,3 +270,19 @@ def _names(path: PathName, pattern: str) -> tuple[str, ...]:
     if pattern.startswith("/"):
         return (path.absolute,)
     return (path.relative,) if path.relative is not None else ()
+
+
+def rule_of(grant: Grant) -> dict[str, str]:
+    """As settings have it: its text and nothing else, its program if harmless, or the tool."""
+    if grant.subject is None:
+        return {"tool": grant.tool, "verdict": "allow"}
+    if grant.match == "key":
+        return {"tool": grant.tool, "program": grant.subject, "verdict": "allow"}
+    about = "command" if set(ALIASES.get(grant.tool, (grant.tool,))) <= COMMAND_TOOLS else "path"
+    return {"tool": grant.tool, about: literal_pattern(grant.subject), "verdict": "allow"}
+
+
+def promoted_words(grant: Grant) -> str:
+    """What the rule is about."""
+    what = f"{grant.tool}({grant.subject})" if grant.subject else f"every {grant.tool} call"
+    return f"{what} {KEY_COVERS}" if grant.match == "key" else what

@@ -9,7 +9,7 @@ import msgspec
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
-from bridle.safety.command_guard import nothing_known
+from bridle.safety.guards import nothing_known
 from bridle.shell.command_facts import Part, Understand
 
 # fmt: off

@@ -18,7 +18,10 @@ import msgspec
 
 from bridle.base.process.processes import CannotStart, Output, Processes, ProcessGroup, is_scarce
 from bridle.engine.ports import SpawnPolicy
+from bridle.sandbox.adapters.adapter import CannotConfine, CommandLimits
 from bridle.sandbox.adapters.adapter_choice import ORDER
+from bridle.sandbox.adapters.adapter_start import HeldBack, start
+from bridle.sandbox.confinement import confinement_of, known_of
 from bridle.sandbox.plain_spawn import (
     OWN_NETWORK,
     UNCONFINED,
@@ -203,9 +206,6 @@ class SandboxSpawn:
         If it never works, there is a process that failed, and it said why. Raises `_NotHeld` where it was bubblewrap
         that said so.
         """
-        from bridle.sandbox.adapters.adapter import CannotConfine
-        from bridle.sandbox.adapters.adapter_start import HeldBack
-
         for pause_s in (*_PAUSES_S, None):
             border = self._border(adapter, policy, cwd)
             try:
@@ -238,7 +238,6 @@ class SandboxSpawn:
         raise AssertionError("unreachable")
 
     def _border(self, adapter: Adapter, policy: SpawnPolicy, cwd: str) -> CommandBorder:
-        from bridle.sandbox.adapters.adapter import CommandLimits
         from bridle.sandbox.command_border import CommandBorder
 
         group = self._group(policy)
@@ -269,9 +268,6 @@ class SandboxSpawn:
         on_error: Output | None,
         stdin: bytes | InputPipe | None,
     ) -> ProcessGroup:
-        from bridle.sandbox.adapters.adapter_start import start
-        from bridle.sandbox.confinement import known_of
-
         adapter, policy = border.adapter, border.policy
         return await start(
             self._processes,
@@ -322,8 +318,6 @@ class SandboxSpawn:
 
     def _looked(self, policy: SpawnPolicy, cwd: str) -> Confinement:
         """What the policy means here now. Placeholders do not stay if we are killed."""
-        from bridle.sandbox.confinement import confinement_of
-
         confinement = confinement_of(policy, self._place_of(policy.workspace), cwd)
         if confinement.absent or confinement.filled:
             masked = (*confinement.absent, *(path for path, _ in confinement.filled))

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from bridle.base.fs.other_projects import OtherProjects
 from bridle.base.fs.paths import SessionFolders
 from bridle.base.process.escapees import end_left_behind
 from bridle.base.process.processes import Processes
@@ -19,13 +20,12 @@ from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Degraded, Notice
 from bridle.sandbox.adapters.adapter_choice import GAPS, Chooser
+from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.plain_spawn import OWN_NETWORK, UNCONFINED
 from bridle.sandbox.sandbox_settings import SandboxSettings
 from bridle.sandbox.sandbox_spawn import SETTLE_S, ClaimedSpawn, SandboxSpawn
 
 if TYPE_CHECKING:
-    from bridle.base.fs.other_projects import OtherProjects
-    from bridle.sandbox.confinement import HostContext
     from bridle.sandbox.policy_files.policy_check import Quarantined
 
 
@@ -53,8 +53,6 @@ def machine_spawn(
 
     @functools.cache
     def others() -> OtherProjects:
-        from bridle.base.fs.other_projects import OtherProjects
-
         return OtherProjects(home)
 
     return SandboxSpawn(
@@ -109,8 +107,6 @@ def this_place(
     others: OtherProjects | None = None,
 ) -> HostContext:
     """The machine and the person, for the sandbox. Caches that are named are made with the first command."""
-    from bridle.sandbox.confinement import HostContext
-
     return HostContext(
         home=home, own=where.all, caches=caches, records=where.data, env=dict(env), others=others
     )

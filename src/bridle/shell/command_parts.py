@@ -12,7 +12,19 @@ from bridle.shell.checks import CHECKS, OWN_WORDS, InnerCommand, is_harmless_var
 from bridle.shell.classification import Classification, host_of, shown_name, worse
 from bridle.shell.command_facts import ParsedScript, Part, SimpleCommand
 from bridle.shell.git_checks import judge_git
-from bridle.shell.grant_keys import key_of
+from bridle.shell.grant_keys import (
+    EVALUATES,
+    MAY_HIDE,
+    MOVES,
+    READS,
+    UNKNOWN_TEXT,
+    UNNAMED,
+    hides_by_builtin,
+    hides_by_shell,
+    hides_by_variable,
+    key_of,
+    sets_search_path,
+)
 from bridle.shell.options import SplitWords, split_words
 from bridle.shell.programs import (
     BUILTINS,
@@ -41,18 +53,6 @@ from bridle.shell.script_reader import read_script
 from bridle.shell.searches import found_by
 from bridle.shell.shell_words import FoundFiles, UnreadableScript, Word
 from bridle.shell.table_lookup import apply_options, apply_table
-from bridle.shell.unnamed_programs import (
-    EVALUATES,
-    MAY_HIDE,
-    MOVES,
-    READS,
-    UNKNOWN_TEXT,
-    UNNAMED,
-    hides_by_builtin,
-    hides_by_shell,
-    hides_by_variable,
-    sets_search_path,
-)
 from bridle.shell.values import is_ordinary
 from bridle.shell.versions import shows_help, steering_files, tells_version
 from bridle.shell.wrappers import wrapped

@@ -1,7 +1,6 @@
 """`apply_patch`: changes to several files, all of them or none.
 
-Everything is worked out in memory first. Then file by file is put in place; when one cannot be, those before it
-are put back. What does the work is imported when a call comes: most sessions begin without one.
+The result is computed in memory first. If a file cannot be written, those before it are put back.
 """
 
 from __future__ import annotations
@@ -15,16 +14,17 @@ from msgspec import Meta
 
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.display_values import EditedFile, ShownEdit
-from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
-from bridle.tools.names import relative_path
+from bridle.tools.names import failed, relative_path
 from bridle.tools.patches.atomic_writes import NotPut, put_all
 from bridle.tools.patches.foreseen_changes import bounded, file_change
+from bridle.tools.patches.patch_plan import NotApplied, Planning
+from bridle.tools.patches.patches import parse_patch
 from bridle.tools.patches.text_files import is_storable
 
 if TYPE_CHECKING:
     from bridle.engine.known_files import KnownFiles
-    from bridle.tools.patches.patch_plan import FileReport, NotApplied, Plan
+    from bridle.tools.patches.patch_plan import FileReport, Plan
 
 MAX_PATCH_CHARACTERS = 1 << 20
 
@@ -33,8 +33,6 @@ class PatchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patch: Annotated[str, Meta(description="Unified diff, or *** Begin Patch … *** End Patch.")]
 
     def __post_init__(self) -> None:
-        from bridle.tools.patches.patches import parse_patch
-
         if len(self.patch) > MAX_PATCH_CHARACTERS:
             raise ValueError("the patch has more than 1 MB")
         if not is_storable(self.patch):
@@ -50,7 +48,9 @@ async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
         put_all(plan.states)
     except NotPut as failure:
         path = relative_path(failure.path, context.cwd)
-        return _failed("FileUnwritable", path, f"{failure.problem}; {_put_back(failure, context.cwd)}")
+        return failed(
+            "FileUnwritable", path=path, problem=f"{failure.problem}; {_put_back(failure, context.cwd)}"
+        )
     output, seen = _done(plan), dict[str, str]()
     for state in plan.states:
         if state.after is not None:
@@ -60,9 +60,6 @@ async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
 
 def _planned(args: PatchArgs, call: ToolCall, cwd: str) -> Plan | ToolOutput:
     """What the patch makes of the files, or the output of one that does not fit."""
-    from bridle.tools.patches.patch_plan import NotApplied, Planning
-    from bridle.tools.patches.patches import parse_patch
-
     try:
         return Planning(call.resolved, cwd).plan(parse_patch(args.patch))
     except NotApplied as refused:
@@ -138,21 +135,15 @@ def _put_back(failure: NotPut, cwd: str) -> str:
 
 def _not_applied(refused: NotApplied) -> ToolOutput:
     if refused.reason != "InvalidInput":
-        return _failed(refused.reason, refused.path, f"{refused.help.problem}; nothing was written")
-    data = {"problem": f"{refused.path}: {refused.help.problem}"}
-    content = sentence("PatchDoesNotApply", data) + refused.help.excerpt
-    return ToolOutput(outcome="error", reason="PatchDoesNotApply", content=content)
-
-
-def _failed(reason: str, path: str, problem: str) -> ToolOutput:
-    data = {"path": path, "problem": problem}
-    return ToolOutput(outcome="error", reason=reason, content=sentence(reason, data))
+        return failed(
+            refused.reason, path=refused.path, problem=f"{refused.help.problem}; nothing was written"
+        )
+    output = failed("PatchDoesNotApply", problem=f"{refused.path}: {refused.help.problem}")
+    return msgspec.structs.replace(output, content=output.content + refused.help.excerpt)
 
 
 def _subjects(args: PatchArgs) -> tuple[Subject, ...]:
     """Every path the patch names, so that a guard sees all of them. Arguments were parsed when they came in."""
-    from bridle.tools.patches.patches import parse_patch
-
     named = dict.fromkeys(path for change in parse_patch(args.patch) for path in change.paths)
     return tuple(Subject(kind="path", access="write", value=path) for path in named)
 

@@ -20,6 +20,7 @@ from bridle.protocol.display_values import ShownCommand
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import BackgroundStarted
 from bridle.tools.jobs import MAX_JOBS, Jobs, TooManyJobs
+from bridle.tools.names import failed
 
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
@@ -108,7 +109,7 @@ def bash_tool(jobs: Jobs) -> Tool:
         concurrency="exclusive",
         mutating=_mutating,
         subjects=_subjects,
-        timeout_s=_timeout_s,
+        timeout_s=lambda args: args.timeout_ms / 1000,
         side_effect="process",
         safety_notes=("runs with the rights the sandbox leaves it",),
     )
@@ -193,8 +194,7 @@ async def _look(args: BashArgs, jobs: Jobs) -> ToolOutput:
 
 
 def _invalid(problem: str) -> ToolOutput:
-    data = {"tool": "bash", "problem": problem}
-    return ToolOutput(outcome="error", reason="InvalidInput", content=sentence("InvalidInput", data))
+    return failed("InvalidInput", tool="bash", problem=problem)
 
 
 def _mutating(args: BashArgs) -> bool:
@@ -236,7 +236,3 @@ def _subjects(args: BashArgs) -> tuple[Subject, ...]:
         Subject(kind="path", access="read", value=args.workdir),
         Subject(kind="command", access="run", value=args.command),
     )
-
-
-def _timeout_s(args: BashArgs) -> float:
-    return args.timeout_ms / 1000

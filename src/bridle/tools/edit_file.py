@@ -1,7 +1,4 @@
-"""`edit_file`: one text in a file replaced by another.
-
-What does the work is imported when a call comes: most sessions begin without one.
-"""
+"""`edit_file`: one text in a file replaced by another."""
 
 from __future__ import annotations
 
@@ -11,19 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from bridle.base.text.unified_diff import diff_of
-from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
+from bridle.base.text.line_diff import diff_of
+from bridle.engine.tools import Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.display_values import EditedFile, ShownEdit
-from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
-from bridle.tools.names import relative_path
+from bridle.tools.names import failed, failed_path, relative_path, writes_path
 from bridle.tools.patches.atomic_writes import replace_beneath
+from bridle.tools.patches.edits import NoSuchEdit, edited
 from bridle.tools.patches.foreseen_changes import bounded, file_change
-from bridle.tools.patches.text_files import NotEditable, is_storable, read_text, would_lose_secret
+from bridle.tools.patches.text_files import (
+    WRITES_MASK,
+    NotEditable,
+    is_storable,
+    read_text,
+    would_lose_secret,
+)
 
 if TYPE_CHECKING:
     from bridle.engine.known_files import KnownFiles
-    from bridle.tools.patches.edits import Edited, NoSuchEdit
+    from bridle.tools.patches.edits import Edited
     from bridle.tools.patches.text_files import TextFile
 
 
@@ -53,7 +56,7 @@ async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
     try:
         replace_beneath(resolved, data := file.encoded(edit.text))
     except OSError as problem:
-        return _failed("FileUnwritable", path, problem.strerror or str(problem))
+        return failed_path("FileUnwritable", path, problem)
     times = f"{edit.replacements} replacement{'s' if edit.replacements != 1 else ''}"
     note = " Its line ends were kept." if edit.adapted else ""
     return ToolOutput(
@@ -81,35 +84,19 @@ def _changes(
 
 def _planned(args: EditArgs, resolved: str, path: str) -> tuple[TextFile, Edited] | ToolOutput:
     """The file as it is and as it shall be, or the output of an edit that cannot be made."""
-    from bridle.tools.patches.edits import NoSuchEdit, edited
-
     try:
         file = read_text(resolved)
         edit = edited(file.text, args.old_string, args.new_string, replace_all=args.replace_all)
     except NotEditable as refused:
-        return _failed("FileUnreadable", path, refused.problem)
+        return failed("FileUnreadable", path=path, problem=refused.problem)
     except OSError as problem:
-        return _failed("FileUnreadable", path, problem.strerror or str(problem))
+        return failed_path("FileUnreadable", path, problem)
     except NoSuchEdit as refused:
-        return _not_applied(path, refused)
+        output = failed("TextNotFound", path=path, problem=refused.problem)
+        return msgspec.structs.replace(output, content=output.content + refused.excerpt)
     if would_lose_secret(file.text, edit.text):
-        problem = "it holds a secret that you see masked; writing the mask would lose it; use bash"
-        return _failed("FileUnwritable", path, problem)
+        return failed("FileUnwritable", path=path, problem=WRITES_MASK)
     return file, edit
-
-
-def _failed(reason: str, path: str, problem: str) -> ToolOutput:
-    data = {"path": path, "problem": problem}
-    return ToolOutput(outcome="error", reason=reason, content=sentence(reason, data))
-
-
-def _not_applied(path: str, refused: NoSuchEdit) -> ToolOutput:
-    content = sentence("TextNotFound", {"path": path, "problem": refused.problem}) + refused.excerpt
-    return ToolOutput(outcome="error", reason="TextNotFound", content=content)
-
-
-def _subjects(args: EditArgs) -> tuple[Subject, ...]:
-    return (Subject(kind="path", access="write", value=args.path),)
 
 
 EDIT_FILE = Tool(
@@ -122,7 +109,7 @@ EDIT_FILE = Tool(
     risk="write",
     run=edit_file,
     concurrency="exclusive",
-    subjects=_subjects,
+    subjects=writes_path,
     side_effect="workspace",
     safety_notes=("changes one file",),
     changes=_changes,

@@ -1,20 +1,24 @@
-"""`grep`: lines of files that match a regular expression."""
+"""`grep` and `glob`: search files by content and by name."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import heapq
 import os
 import stat
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from bridle.base.fs.files import open_beneath, read_limited
+from bridle.base.fs.path_patterns import PathPattern, anywhere
 from bridle.base.process.processes import CannotStart
 from bridle.base.secrets.redact import stored_marker
-from bridle.engine.tools import EVERYTHING, ToolContext, ToolOutput
+from bridle.engine.tools import EVERYTHING, Sight, ToolContext, ToolOutput
 from bridle.protocol.display_values import ShownSearch
-from bridle.protocol.errors import sentence
-from bridle.tools.names import left_out_note, relative_path, shown_path
+from bridle.tools.names import failed, failed_path, left_out_note, relative_path, shown_path
 from bridle.tools.patches.text_files import secret_lines
 from bridle.tools.search.file_search import (
     MAX_FILE_BYTES,
@@ -26,8 +30,61 @@ from bridle.tools.search.file_search import (
     program_start,
     search,
 )
-from bridle.tools.search.search_arguments import MAX_MATCHES, GrepArgs
+from bridle.tools.search.folder_walk import ALWAYS_SKIPPED, walk
+from bridle.tools.search.search_arguments import MAX_MATCHES, GlobArgs, GrepArgs
 from bridle.tools.search.search_patterns import search_pattern
+
+MAX_PATHS = 1000
+
+
+class _Files(msgspec.Struct, frozen=True):
+    paths: tuple[str, ...]
+    total: int
+    left_out: int
+
+
+async def glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
+    folder = context.call.resolved(args.path)
+    stop = threading.Event()
+    try:
+        found = await asyncio.to_thread(_newest, folder, args.pattern, context.sight, stop)
+    except OSError as problem:
+        return failed_path("FileUnreadable", args.path, problem)
+    finally:
+        stop.set()  # a thread cannot be cancelled; it notices
+    where = relative_path(folder, context.cwd)
+    lines = [shown_path(path if where == "." else os.path.join(where, path)) for path in found.paths]
+    if found.total > len(lines):
+        lines.append(f"[the {len(lines)} changed last of {found.total} are shown]")
+    lines = lines or ["[no files]"]
+    if found.left_out:
+        lines.append(left_out_note(found.left_out))
+    shown = ShownSearch(found=found.total, more=found.total > len(found.paths))
+    return ToolOutput(content="".join(f"{line}\n" for line in lines), shown=shown)
+
+
+def _newest(folder: str, pattern: str, sight: Sight, stop: threading.Event) -> _Files:
+    """Of all files that match only the newest are kept, so memory is bounded."""
+    wanted = PathPattern(anywhere(pattern.removeprefix("./")))
+    total = left_out = 0
+
+    def by_time() -> Iterator[tuple[int, str]]:
+        """By time backwards, then by path: of files changed at once the first stays."""
+        nonlocal total, left_out
+        for path, entry in walk(folder, skipped=ALWAYS_SKIPPED, pattern=wanted, should_stop=stop.is_set):
+            if not sight.shows_name(f"{folder.rstrip('/')}/{path}"):
+                left_out += 1
+                continue
+            try:
+                changed_ns = entry.stat(follow_symlinks=False).st_mtime_ns
+            except OSError:
+                continue  # it went away
+            total += 1
+            yield -changed_ns, path
+
+    newest = heapq.nsmallest(MAX_PATHS, by_time())
+    return _Files(tuple(path for _, path in newest), total, left_out)
+
 
 MAX_LINE_CHARACTERS = 300
 _BEFORE_MATCH = 100
@@ -44,12 +101,11 @@ async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
                 matches=await asyncio.to_thread(_without_secrets, answer.matches, wanted)
             )
     except Unsearchable as refused:
-        return _failed(args.path, refused.problem)
+        return failed("FileUnreadable", path=args.path, problem=refused.problem)
     except OSError as problem:
-        return _failed(args.path, problem.strerror or str(problem))
+        return failed_path("FileUnreadable", args.path, problem)
     except CannotStart as problem:
-        content = sentence("CannotStart", {"problem": problem.reason})
-        return ToolOutput(outcome="error", reason="CannotStart", content=content)
+        return failed("CannotStart", problem=problem.reason)
     return _shown(answer, args, wanted, context)
 
 
@@ -150,8 +206,3 @@ def _cut(line: bytes, start: int) -> str:
     first = max(len(line[:start].decode("utf-8", "replace")) - _BEFORE_MATCH, 0)
     last = first + MAX_LINE_CHARACTERS
     return f"{'…' if first else ''}{text[first:last]}{'…' if last < len(text) else ''}"
-
-
-def _failed(path: str, problem: str) -> ToolOutput:
-    data = {"path": path, "problem": problem}
-    return ToolOutput(outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data))

@@ -9,6 +9,7 @@ import asyncio
 import codecs
 from collections.abc import Callable, Sequence
 
+from bridle.base.secrets.redact import RedactedStream
 from bridle.engine.ports import Hosts, Process
 from bridle.engine.tools import ToolContext
 from bridle.protocol.events import BackgroundEnded, DurableEvent
@@ -25,8 +26,6 @@ class Job:
     """One background command. `exit_code` is None while it runs."""
 
     def __init__(self, name: str, command: str, call_id: str) -> None:
-        from bridle.base.secrets.redacted_stream import RedactedStream  # most sessions leave nothing running
-
         self.name = name
         self.command = command
         self.call_id = call_id

@@ -11,10 +11,9 @@ import msgspec
 from msgspec import Meta
 
 from bridle.base.fs.files import open_beneath
-from bridle.engine.tools import Sight, Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.engine.tools import Sight, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.display_values import ShownSearch
-from bridle.protocol.errors import sentence
-from bridle.tools.names import left_out_note, shown_path
+from bridle.tools.names import failed_path, left_out_note, reads_path, shown_path
 
 MAX_ENTRIES = 500
 
@@ -33,8 +32,7 @@ async def ls(args: LsArgs, context: ToolContext) -> ToolOutput:
     try:
         listing = await asyncio.to_thread(_list, context.call.resolved(args.path), context.sight)
     except OSError as problem:
-        data = {"path": args.path, "problem": problem.strerror or str(problem)}
-        return ToolOutput(outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data))
+        return failed_path("FileUnreadable", args.path, problem)
     rest = listing.total - len(listing.lines)
     note = [f"[{rest} more]"] if rest else []
     if listing.left_out:
@@ -74,10 +72,6 @@ def _line(name: str, fd: int) -> str:
     return f"{shown}\t{status.st_size} bytes"
 
 
-def _subjects(args: LsArgs) -> tuple[Subject, ...]:
-    return (Subject(kind="path", access="read", value=args.path),)
-
-
 LS = Tool(
     name="ls",
     description="List a folder: names, sizes, / after folders, hidden ones too; at most 500.",
@@ -86,7 +80,7 @@ LS = Tool(
     run=ls,
     concurrency="parallel_safe",
     mutating=never_mutating,
-    subjects=_subjects,
+    subjects=reads_path,
     side_effect="none",
     safety_notes=("lists one folder",),
 )

@@ -1,12 +1,40 @@
-"""Paths as people and models read them."""
+"""Paths and failures as people and models read them, and the paths that file tools take."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Protocol
+
+from bridle.engine.tools import Subject, ToolOutput
+from bridle.protocol.errors import sentence
 
 MAX_NAMED = 5
 """How many of the files that were left out are named."""
+
+
+class NamesPath(Protocol):
+    """Arguments of a tool that works on one path."""
+
+    @property
+    def path(self) -> str: ...
+
+
+def reads_path(args: NamesPath) -> tuple[Subject, ...]:
+    return (Subject(kind="path", access="read", value=args.path),)
+
+
+def writes_path(args: NamesPath) -> tuple[Subject, ...]:
+    return (Subject(kind="path", access="write", value=args.path),)
+
+
+def failed(reason: str, **data: str) -> ToolOutput:
+    """Return the output of a failed call with the sentence of its reason."""
+    return ToolOutput(outcome="error", reason=reason, content=sentence(reason, data))
+
+
+def failed_path(reason: str, path: str, problem: OSError) -> ToolOutput:
+    return failed(reason, path=path, problem=problem.strerror or str(problem))
 
 
 def relative_path(resolved: str, cwd: str) -> str:

@@ -19,10 +19,10 @@ from bridle.base.fs.sealed_file import SealedWriter, unsealed
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.display_values import ShownEdit
 from bridle.protocol.errors import BridleError, CommandRefused
+from bridle.protocol.queries import OutputPart
 
 if TYPE_CHECKING:
     from bridle.protocol.display_values import AnyShown, EditedFile
-    from bridle.protocol.queries import OutputPart
 
 WHOLE_BYTES = 32 * 1024
 DIFF_CHARACTERS = 40 * 1024
@@ -241,8 +241,6 @@ class _Collected:
 
 def read_part(spill: Spill, call_id: str, offset: int) -> OutputPart:
     """What a call printed, from a byte on. Blocks: use a thread. Raises `BridleError`."""
-    from bridle.protocol.queries import OutputPart
-
     pieces = spill.read(call_id)
     if pieces is None:
         return OutputPart()

@@ -16,7 +16,7 @@ from bridle.base.fs.files import open_beneath, read_limited
 from bridle.base.secrets.redact import stored_marker
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.display_values import ShownRead
-from bridle.protocol.errors import sentence
+from bridle.tools.names import failed, failed_path, reads_path
 from bridle.tools.patches.text_files import secret_lines
 
 MAX_LINES = 2000
@@ -65,11 +65,13 @@ async def read_file(args: ReadArgs, context: ToolContext) -> ToolOutput:
         elif (kept := context.spilled(spilled)) is not None:
             page, seen = await asyncio.to_thread(_page_of_spill, kept, offset, limit), {}
         else:
-            return _failed(args.path, "this session keeps no such output (any more)")
+            return failed(
+                "FileUnreadable", path=args.path, problem="this session keeps no such output (any more)"
+            )
     except Unreadable as refused:
-        return _failed(args.path, refused.problem)
+        return failed("FileUnreadable", path=args.path, problem=refused.problem)
     except OSError as problem:
-        return _failed(args.path, problem.strerror or str(problem))
+        return failed_path("FileUnreadable", args.path, problem)
     if not page.lines and page.seen:
         return _past_end(args.path, offset, page.seen)
     return _output(page, seen)
@@ -184,13 +186,7 @@ def _is_utf8(raw: bytes) -> bool:
 
 def _past_end(path: str, offset: int, lines: int) -> ToolOutput:
     problem = f"offset {offset} is past the end of {path}, which has {lines} line{'s' if lines != 1 else ''}"
-    content = sentence("InvalidInput", {"tool": "read_file", "problem": problem})
-    return ToolOutput(outcome="error", reason="InvalidInput", content=content)
-
-
-def _failed(path: str, problem: str) -> ToolOutput:
-    data = {"path": path, "problem": problem}
-    return ToolOutput(outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data))
+    return failed("InvalidInput", tool="read_file", problem=problem)
 
 
 def _spilled_call(path: str) -> str | None:
@@ -200,7 +196,7 @@ def _spilled_call(path: str) -> str | None:
 def _subjects(args: ReadArgs) -> tuple[Subject, ...]:
     if _spilled_call(args.path) is not None:  # our own file, found by its call and never by a path
         return ()
-    return (Subject(kind="path", access="read", value=args.path),)
+    return reads_path(args)
 
 
 READ_FILE = Tool(

@@ -12,10 +12,11 @@ from msgspec import Meta
 from bridle.base.process.processes import CannotStart
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.display_values import ShownSearch
-from bridle.protocol.errors import sentence
+from bridle.tools.names import failed, failed_path
 
 if TYPE_CHECKING:
     from bridle.tools.search.file_search import Start
+    from bridle.tools.search.map_ranking import RepoMap
     from bridle.tools.search.tag_index import RepoTags
 
 NAME: Final = "repo_map"
@@ -51,13 +52,9 @@ def repo_map_tool(cache_folder: str) -> Tool:
                 ),
             )
         except OSError as problem:
-            data = {"path": ".", "problem": problem.strerror or str(problem)}
-            return ToolOutput(
-                outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data)
-            )
+            return failed_path("FileUnreadable", ".", problem)
         except CannotStart as problem:
-            content = sentence("CannotStart", {"problem": problem.reason})
-            return ToolOutput(outcome="error", reason="CannotStart", content=content)
+            return failed("CannotStart", problem=problem.reason)
         return ToolOutput(content=made.text, shown=ShownSearch(found=made.definitions, files=made.files))
 
     return Tool(
@@ -76,14 +73,6 @@ def repo_map_tool(cache_folder: str) -> Tool:
     )
 
 
-class MadeMap(msgspec.Struct, frozen=True, kw_only=True):
-    """A map as the model reads it, and how much is in it."""
-
-    text: str
-    files: int
-    definitions: int
-
-
 async def map_of(
     folder: str,
     focus: tuple[str, ...],
@@ -92,19 +81,14 @@ async def map_of(
     cache_folder: str,
     shows: Callable[[str], bool],
     start: Start,
-) -> MadeMap:
+) -> RepoMap:
     """The map of a folder, with a line about what it leaves out. Raises OSError and `CannotStart`."""
     from bridle.tools.search.map_ranking import repo_map
     from bridle.tools.search.tag_index import TagIndex
 
     found = await TagIndex(folder, cache_folder, shows).tags(start)
-    made = await asyncio.to_thread(
-        repo_map,
-        found.tags,
-        focus=focus,
-        max_tokens=tokens,
-    )
-    return MadeMap(text=made.text + _note(found, made.files), files=made.files, definitions=made.definitions)
+    made = await asyncio.to_thread(repo_map, found.tags, focus=focus, max_tokens=tokens)
+    return msgspec.structs.replace(made, text=made.text + _note(found, made.files))
 
 
 def _note(found: RepoTags, shown: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
+from bridle.tools.names import reads_path
 from bridle.tools.search.search_arguments import GlobArgs, GrepArgs
 
 
@@ -13,13 +14,9 @@ async def _grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
 
 
 async def _glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
-    from bridle.tools.glob import glob
+    from bridle.tools.grep import glob
 
     return await glob(args, context)
-
-
-def _subjects(args: GrepArgs | GlobArgs) -> tuple[Subject, ...]:
-    return (Subject(kind="path", access="read", value=args.path),)
 
 
 GREP = Tool(
@@ -33,7 +30,7 @@ GREP = Tool(
     run=_grep,
     concurrency="parallel_safe",
     mutating=never_mutating,
-    subjects=_subjects,
+    subjects=reads_path,
     side_effect="none",
     safety_notes=("reads the files of a folder",),
 )
@@ -49,7 +46,7 @@ GLOB = Tool(
     run=_glob,
     concurrency="parallel_safe",
     mutating=never_mutating,
-    subjects=_subjects,
+    subjects=reads_path,
     side_effect="none",
     safety_notes=("lists names of files",),
 )

@@ -50,18 +50,10 @@ def web_fetch_tool(fetch: Fetch) -> Tool:
         run=web_fetch,
         concurrency="parallel_safe",
         mutating=never_mutating,
-        subjects=_subjects,
-        timeout_s=_timeout,
+        subjects=lambda args: (Subject(kind="url", access="fetch", value=args.url),),
+        timeout_s=lambda _args: TIMEOUT_S,
         side_effect="network",
         safety_notes=(
             "nobody knows where the name leads before it runs: it is checked then, at every redirect",
         ),
     )
-
-
-def _subjects(args: WebFetchArgs) -> tuple[Subject, ...]:
-    return (Subject(kind="url", access="fetch", value=args.url),)
-
-
-def _timeout(_args: WebFetchArgs) -> float:
-    return TIMEOUT_S

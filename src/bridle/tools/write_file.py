@@ -1,7 +1,4 @@
-"""`write_file`: a whole file, new or replaced.
-
-What does the work is imported when a call comes: most sessions begin without one.
-"""
+"""`write_file`: a whole file, new or replaced."""
 
 from __future__ import annotations
 
@@ -15,16 +12,21 @@ import msgspec
 from msgspec import Meta
 
 from bridle.base.fs.files import open_beneath, read_limited
-from bridle.base.text.unified_diff import Diff, diff_of
+from bridle.base.text.line_diff import Diff, diff_of
 from bridle.engine.known_files import KnownFiles
-from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
+from bridle.engine.tools import Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.display_values import EditedFile, ShownEdit
-from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
-from bridle.tools.names import relative_path
+from bridle.tools.names import failed, failed_path, relative_path, writes_path
 from bridle.tools.patches.atomic_writes import replace_beneath
 from bridle.tools.patches.foreseen_changes import bounded, file_change
-from bridle.tools.patches.text_files import NotEditable, is_storable, read_text, would_lose_secret
+from bridle.tools.patches.text_files import (
+    WRITES_MASK,
+    NotEditable,
+    is_storable,
+    read_text,
+    would_lose_secret,
+)
 
 MAX_COMPARED_BYTES = 1 << 20
 MAX_SHOWN_LINES = 60
@@ -61,7 +63,7 @@ async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
     try:
         created = replace_beneath(resolved, data := args.content.encode())
     except OSError as problem:
-        return _failed(path, problem.strerror or str(problem))
+        return failed_path("FileUnwritable", path, problem)
     lines = args.content.count("\n") + (not args.content.endswith("\n") and bool(args.content))
     verb = "Created" if created else "Replaced"
     change = f" (+{diff.added} -{diff.removed})" if diff is not None and not created else ""
@@ -103,17 +105,15 @@ def _planned(
 ) -> Diff | ToolOutput | None:
     """The change this write makes, or the output of one that cannot be made. `asked`: a person sees what goes."""
     if not is_storable(args.content):
-        return _failed(path, "the content has characters that cannot be stored")
+        return failed("FileUnwritable", path=path, problem="the content has characters that cannot be stored")
     try:
         return _compare(resolved, path, args.content, known, asked=asked)
     except OSError as problem:
-        return _failed(path, problem.strerror or str(problem))
+        return failed_path("FileUnwritable", path, problem)
     except NotSeen as unseen:
         return _not_seen(path, unseen, known.saw(resolved, unseen.now))
     except WouldLoseSecret:
-        return _failed(
-            path, "it holds a secret that you see masked; writing the mask would lose it; use bash"
-        )
+        return failed("FileUnwritable", path=path, problem=WRITES_MASK)
 
 
 def _compare(resolved: str, path: str, new: str, known: KnownFiles, *, asked: bool) -> Diff | None:
@@ -163,8 +163,7 @@ def _not_seen(path: str, unseen: NotSeen, metadata: dict[str, Any]) -> ToolOutpu
     if unseen.known is not None:
         before, now = (data.decode("utf-8", "replace") for data in (unseen.known, unseen.now))
         change = f"What changed:\n{_short(diff_of(path, before, now).text)}"
-    content = sentence(unseen.reason, {"path": path, "change": change})
-    return ToolOutput(outcome="error", reason=unseen.reason, content=content, metadata=metadata)
+    return msgspec.structs.replace(failed(unseen.reason, path=path, change=change), metadata=metadata)
 
 
 def _short(diff: str) -> str:
@@ -176,15 +175,6 @@ def _short(diff: str) -> str:
     return f"{shown}… {more} more lines\n" if more > 0 else shown
 
 
-def _failed(path: str, problem: str) -> ToolOutput:
-    data = {"path": path, "problem": problem}
-    return ToolOutput(outcome="error", reason="FileUnwritable", content=sentence("FileUnwritable", data))
-
-
-def _subjects(args: WriteArgs) -> tuple[Subject, ...]:
-    return (Subject(kind="path", access="write", value=args.path),)
-
-
 WRITE_FILE = Tool(
     name="write_file",
     description="Create a file, or replace one as a whole. Missing folders are made; its mode is kept.",
@@ -192,7 +182,7 @@ WRITE_FILE = Tool(
     risk="write",
     run=write_file,
     concurrency="exclusive",
-    subjects=_subjects,
+    subjects=writes_path,
     side_effect="workspace",
     safety_notes=("replaces the whole file",),
     changes=_changes,

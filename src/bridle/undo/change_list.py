@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from bridle.base.text.unified_diff import diff_of
+from bridle.base.text.line_diff import diff_of
 from bridle.engine.undo_records import Change
 from bridle.protocol.display_values import EditedFile
 from bridle.protocol.queries import SessionChanges

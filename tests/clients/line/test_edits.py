@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from bridle.base.text.unified_diff import diff_of
+from bridle.base.text.line_diff import diff_of
 from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.line.terminal import Look
 from bridle.conformance.fake_models import scripted

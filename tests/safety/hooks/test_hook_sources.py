@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from bridle.protocol.errors import BridleError
-from bridle.safety.hooks.definitions import HookDefaults
+from bridle.safety.hooks.definitions import HookDefaults, content_digest
 from bridle.safety.hooks.hook_sources import FoundHooks, Project, WrittenHook, find_hooks
-from bridle.safety.hooks.trusted import content_digest
 
 from .conftest import Bench
 

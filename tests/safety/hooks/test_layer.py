@@ -14,10 +14,9 @@ from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Evidence, Notice, ToolResult
 from bridle.safety.guards import PathPolicy, guarded
-from bridle.safety.hooks.definitions import Hook, hook_from
+from bridle.safety.hooks.definitions import Hook, content_digest, hook_from
 from bridle.safety.hooks.layer import hooked, passing
 from bridle.safety.hooks.session_hooks import Block, Continue, Hooks, Modify
-from bridle.safety.hooks.trusted import content_digest
 
 from .conftest import Bench, call_of
 

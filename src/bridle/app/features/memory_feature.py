@@ -9,9 +9,8 @@ from collections.abc import Callable
 from bridle.app.session_parts import SessionParts
 from bridle.base.fs.files import MEMORIES
 from bridle.context.memory.memory_files import memory_files
-from bridle.context.memory.memory_layer import MemoryTurns
-from bridle.context.memory.memory_slash import run_memory_slash
 from bridle.context.memory.memory_tool import MemoryTool
+from bridle.context.memory.session_memory import MemoryTurns, run_memory_slash
 from bridle.engine.features import Feature, PlacedRequestLayer
 from bridle.engine.journal import masked
 from bridle.engine.slash_command import SlashCommand, SlashEvent

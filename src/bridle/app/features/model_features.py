@@ -64,7 +64,7 @@ def models(parts: SessionParts) -> Feature:
         PlacedRequestLayer("retry", retry(clock=services.clock, random=_random)),
     ]
     if fallback_model is not None:
-        from bridle.providers.fallback import fallback
+        from bridle.providers.retry import fallback
 
         layers.append(PlacedRequestLayer("fallback", fallback(fallback_model, named=services.models.named)))
     return Feature(name="models", request_layers=tuple(layers))

@@ -12,8 +12,8 @@ from bridle.base.fs.files import repository_root
 from bridle.base.text.terminal_text import visible
 from bridle.base.threads import in_thread
 from bridle.mcp.pin_gate import PinGate, PinReview
+from bridle.mcp.server_definitions import BadReference, filled_launch
 from bridle.mcp.server_pins import PinStore
-from bridle.mcp.value_references import BadReference, filled_launch
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.questions import TrustQuestion
 from bridle.safety.trust.approvals import content_digest

@@ -52,9 +52,9 @@ from bridle.sandbox.session_border import clear_away, outlived
 from bridle.sessions.archive.beside_store import dumps_of
 from bridle.sessions.archive.kept_fold import KeptFold
 from bridle.tools.builtin import builtin_tools
-from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
 from bridle.tools.output import read_part
+from bridle.tools.person_tools import exit_plan_tool
 from bridle.tools.repo_map import NAME, repo_map_tool
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def tools(parts: SessionParts) -> Feature:
     plan = exit_plan_tool(lambda: conversation.mode, lambda: conversation.mode_before_plan)
     built_in, packs = builtin_tools(jobs, fetch), parts.settings.tools.packs
     if packs is not None:
-        from bridle.tools.packs import in_packs
+        from bridle.tools.builtin import in_packs
 
         built_in = in_packs(built_in, packs)
 

@@ -162,7 +162,7 @@ class _UsedSkills:
 def _called_for(known: SessionSkills, heard: Iterable[InputAccepted | StepEnded]) -> list[Skill]:
     if not known.has_triggers:
         return []
-    from bridle.context.skills.triggers import called_for
+    from bridle.context.skills.skill_layers import called_for
 
     return called_for(known.offered.skills.values(), heard)
 

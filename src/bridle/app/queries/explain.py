@@ -38,8 +38,8 @@ from bridle.sandbox.read_only_git import repository_of
 from bridle.sandbox.session_border import machine_spawn
 from bridle.shell.command_facts import Understand
 from bridle.tools.builtin import builtin_tools
-from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
+from bridle.tools.person_tools import exit_plan_tool
 from bridle.tools.repo_map import repo_map_tool
 
 

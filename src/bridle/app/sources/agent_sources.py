@@ -28,7 +28,7 @@ from bridle.safety.trust import Approvals
 from bridle.safety.trust.trust_items import TrustItem
 from bridle.safety.trust.trust_questions import ReviewedText
 from bridle.tools.builtin import builtin_names
-from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
+from bridle.tools.person_tools import EXIT_PLAN_MODE
 
 if TYPE_CHECKING:
     from bridle.agents.agent_files import AgentFile, AgentProblem

@@ -22,8 +22,7 @@ from bridle.safety.grants import Grant, SavedGrants
 from bridle.safety.guards import PathPolicy, guarded
 from bridle.safety.path_guard import JudgeUrl, sight, without
 from bridle.safety.permission_policy import Permissions
-from bridle.safety.promoted_rule import promoted_words, rule_of
-from bridle.safety.rules import denied_paths, named_by_user, urls_of_user
+from bridle.safety.rules import denied_paths, named_by_user, promoted_words, rule_of, urls_of_user
 from bridle.safety.touched_files import Lifted
 from bridle.safety.url_rules import fetch_problem
 from bridle.shell.command_facts import ScriptContext, Understand, Understanding

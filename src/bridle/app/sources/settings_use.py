@@ -22,9 +22,8 @@ from bridle.protocol.errors import BridleError, UsageError
 from bridle.safety.hooks.definitions import BadHook, hook_from
 from bridle.safety.patterns import ALIASES
 from bridle.safety.rules import Rule, parse_rule
-from bridle.tools.builtin import builtin_names
-from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
-from bridle.tools.packs import PACKS
+from bridle.tools.builtin import PACKS, builtin_names
+from bridle.tools.person_tools import EXIT_PLAN_MODE
 
 COMING = frozenset({"delegate_agent", "memory", "repo_map", "skill", "tool_search"})
 """Tools of ours that a session has or has not, by its settings and servers: a rule about one is no slip."""

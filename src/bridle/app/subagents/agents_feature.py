@@ -10,12 +10,19 @@ from typing import Any
 
 import msgspec
 
-from bridle.agents.child_memory import memory_key
 from bridle.agents.definition import AgentDefinition
 from bridle.agents.delegate_ledger import KeptAnswer, delegate_ledger, delegate_result, names_of
-from bridle.agents.delegate_tool import DelegateArgs, Delegating, delegate_tool
-from bridle.agents.delegation import check_delegation, invocation_verdict, may_delegate, sees, sendable
-from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
+from bridle.agents.delegation import (
+    DelegateArgs,
+    Delegating,
+    check_delegation,
+    delegate_tool,
+    invocation_verdict,
+    may_delegate,
+    sees,
+    sendable,
+)
+from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text, memory_key
 from bridle.app.session_parts import SessionParts
 from bridle.app.sources.session_agents import WorkingAgent
 from bridle.app.subagents.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation, fault_words

@@ -11,9 +11,9 @@ from typing import TypeAlias
 import msgspec
 
 from bridle.agents.agent_settings import ChildContext
-from bridle.agents.child_memory import ChildNotes, ChildWork, updated_memory
 from bridle.agents.definition import AgentDefinition
 from bridle.agents.delegate_ledger import delegate_ledger, names_of
+from bridle.agents.handoff import ChildNotes, ChildWork, updated_memory
 from bridle.app.features.child_worktrees import (
     ChildWorktree,
     WorktreeEnd,

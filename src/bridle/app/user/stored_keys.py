@@ -332,7 +332,7 @@ class StoredKeys:
         return await to_thread(self.store.get, name)
 
     def _renewal(self, connections: Callable[[], HttpConnections]) -> Renewal:
-        from bridle.credentials.forms import form_post  # the door of sign-ins
+        from bridle.credentials.oauth import form_post  # the door of sign-ins
         from bridle.credentials.token_renewal import Renewal
 
         lock_path = os.path.join(self._where.state, "renewing.lock")

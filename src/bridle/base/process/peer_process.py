@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from bridle.base.process.call_mark import is_of_a_call
 from bridle.base.process.escapees import MARK
+from bridle.base.process.own_process import is_of_a_call
 
 _MOST_ANCESTORS = 512
 _TCP_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")

@@ -29,10 +29,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from bridle.base.fs import placeholders as stand_ins
-from bridle.base.process.call_mark import mark_what_we_start
 from bridle.base.process.escapees import MARK, EndedCall, Escapees, ProcessRecord, adopt, is_witness
 from bridle.base.process.guardian import ControlGroupKeeper, Guardian
-from bridle.base.process.own_process import close_to_others
+from bridle.base.process.own_process import close_to_others, mark_what_we_start
 
 if TYPE_CHECKING:
     from bridle.base.process.duplex import InputPipe

@@ -1,14 +1,12 @@
-"""Check JSON Schemas from untrusted sources, and values against them, in bounded time.
+"""Check JSON Schemas from untrusted sources and values against them in bounded time, and find JSON in a model's answer.
 
-Nothing is fetched: a reference leads to another place of the same schema or is refused. However a schema and a value
-are made, checking ends: every keyword counts against a limit, and what is compared with each other is compared as
-bytes. Regular expressions are not run: the server that wrote a `pattern` checks its own input.
-
-BadSchema   it is no JSON Schema, or one that is not obeyed here
+Nothing is fetched: a reference leads to another place of the same schema or is refused. Every keyword counts against a
+limit. Regular expressions are not run: the server that wrote a `pattern` checks its own input.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final, cast
 
@@ -225,3 +223,43 @@ def _schemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         for one in inner:
             if isinstance(one, dict):
                 yield from _schemas(cast("dict[str, Any]", one))
+
+
+_FENCED: Final = re.compile(r"^```[^\n`]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+class CheckedAnswer(msgspec.Struct, frozen=True):
+    """An answer held against a schema: the JSON in it, and what is wrong with that; None when it fits."""
+
+    text: str
+    problem: str | None = None
+
+
+def checked(answer: str, schema: dict[str, Any]) -> CheckedAnswer:
+    """The JSON of an answer, without fences and words around it, and whether it fits."""
+    from jsonschema.validators import validator_for
+
+    text, value, problem = _json_in(answer)
+    if problem is not None:
+        return CheckedAnswer(text, f"it is not JSON ({problem})")
+    error = next(validator_for(schema)(schema).iter_errors(value), None)
+    if error is None:
+        return CheckedAnswer(text)
+    where = "/".join(str(part) for part in error.absolute_path) or "the whole"
+    return CheckedAnswer(text, f"{where}: {error.message[:200]}")
+
+
+def _json_in(answer: str) -> tuple[str, Any, str | None]:
+    """Models like to put JSON between fences, with a word before: what stands there counts if the whole is no JSON."""
+    text = answer.strip()
+    try:
+        return text, msgspec.json.decode(text), None
+    except ValueError as problem:
+        first = str(problem)
+    fenced = _FENCED.findall(text)
+    if len(fenced) == 1:
+        try:
+            return fenced[0].strip(), msgspec.json.decode(fenced[0].strip()), None
+        except ValueError as problem:
+            return fenced[0].strip(), None, str(problem)
+    return text, None, first

@@ -1,11 +1,29 @@
-"""Build names such as `mcp__SERVER__TOOL` for tools of servers and plugins.
+"""Names of tools: of MCP servers' tools, and those that other agents use for ours."""
 
-Rules and hooks match these names, so a server cannot choose one that means another's tool.
-"""
+from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from hashlib import sha256
+
+TOOL_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "edit": ("write_file", "edit_file", "apply_patch"),
+    "Edit": ("write_file", "edit_file", "apply_patch"),
+    "MultiEdit": ("edit_file", "apply_patch"),
+    "Read": ("read_file",),
+    "Write": ("write_file",),
+    "Bash": ("bash",),
+    "run_powershell": ("bash",),
+    "Grep": ("grep",),
+    "Glob": ("glob",),
+    "Ls": ("ls",),
+    "LS": ("ls",),
+    "WebFetch": ("web_fetch",),
+    "TodoWrite": ("todo",),
+    "Agent": ("delegate_agent",),
+    "Task": ("delegate_agent",),
+}
+
 
 MAX_CHARACTERS = 64
 _HASH_CHARACTERS = 8

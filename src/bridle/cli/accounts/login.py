@@ -23,10 +23,17 @@ from bridle.cli.stdin import hidden_line, new_passphrase, typed_line
 from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import Folders
 from bridle.config.settings_writer import set_value
-from bridle.credentials.encrypted import MAX_BYTES, EncryptedStore
+from bridle.credentials.encrypted import (
+    MAX_BYTES,
+    NONCE_BYTES,
+    EncryptedStore,
+    header_of,
+    key_id,
+    seal,
+    unseal,
+)
 from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, LockKeys, LockKind, derived
 from bridle.credentials.records import ApiKey, Credential, decoded, encoded
-from bridle.credentials.seal_format import NONCE_BYTES, header_of, key_id, seal, unseal
 from bridle.protocol.errors import BridleError, CredentialError, UsageError
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.model_directory import LOGIN

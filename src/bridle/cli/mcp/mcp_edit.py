@@ -28,19 +28,19 @@ from bridle.config.folders import folders, home_of
 from bridle.config.origins import checked_value
 from bridle.config.problems import shown
 from bridle.config.settings_writer import SettingChange, set_entry, user_file
-from bridle.credentials.credential_settings import CredentialSettings
+from bridle.credentials.records import CredentialSettings
 from bridle.mcp.foreign_files import (
     MOST_BYTES,
     BadForeignFile,
     ForeignFile,
     ForeignServer,
+    SecretInTheWay,
     read_foreign,
     usual_places,
+    without_secrets,
 )
-from bridle.mcp.foreign_secrets import SecretInTheWay, without_secrets
 from bridle.mcp.launch_pins import unpinned_words
-from bridle.mcp.server_definitions import BadServer, decode_server
-from bridle.mcp.value_references import reference_names
+from bridle.mcp.server_definitions import BadServer, decode_server, reference_names
 from bridle.protocol.errors import BridleError, UsageError
 
 # Nothing is started, and no server of the same name is touched. A secret in such a file goes into the

@@ -24,7 +24,13 @@ from bridle.credentials.callback import CallbackListener
 from bridle.credentials.oauth import SignInRefused, clause, seconds_of
 from bridle.credentials.records import SignIn
 from bridle.credentials.sign_in import BROWSER_S, brought_by_browser
-from bridle.mcp.server_definitions import ServerDefinition, is_client_document, launch_hash
+from bridle.mcp.server_definitions import (
+    BadReference,
+    ServerDefinition,
+    filled_launch,
+    is_client_document,
+    launch_hash,
+)
 from bridle.mcp.server_tokens import PREFIX, SignInMarks, is_safe_address, sign_in_name, takes_tokens
 from bridle.protocol.errors import BridleError, CredentialError, UsageError
 

@@ -30,11 +30,10 @@ from bridle.mcp.input_requests import NOBODY, default_reply
 from bridle.mcp.pin_gate import PinGate, PinReview
 from bridle.mcp.presented_tools import used_tools
 from bridle.mcp.sampling_requests import SampleReply, SampleRequest
-from bridle.mcp.server_definitions import ServerDefinition
+from bridle.mcp.server_definitions import BadReference, ServerDefinition, filled_launch
 from bridle.mcp.server_pins import PinStore
 from bridle.mcp.server_run import LaunchPlace
 from bridle.mcp.shared_server import ServerPool, ServerUnavailable, ServerUser, SharedServer
-from bridle.mcp.value_references import BadReference, filled_launch
 from bridle.protocol.commands import SessionOptions
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.sandbox.plain_spawn import allowed_environment

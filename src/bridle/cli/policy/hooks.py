@@ -28,12 +28,13 @@ from bridle.safety.hooks.definitions import (
     Hook,
     HookContext,
     HookEvent,
+    IsTrusted,
     context_of,
     event_named,
+    unapproved,
 )
 from bridle.safety.hooks.hook_process import HookAnswer, HookRun, KeptOutput, run_command, started_by
 from bridle.safety.hooks.hook_sources import FoundHooks, IgnoredHook, Project, find_hooks
-from bridle.safety.hooks.trusted import IsTrusted, unapproved
 from bridle.safety.safety_settings import HookDefaults
 from bridle.safety.trust.approvals import Approvals, is_trusted_file
 from bridle.sandbox.plain_spawn import EnvOnlySpawn

@@ -23,9 +23,8 @@ from bridle.config.settings_writer import put_rule_first
 from bridle.protocol.commands import SessionOptions
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.safety.grants import Grant
-from bridle.safety.promoted_rule import rule_of
 from bridle.safety.question_reasons import granted_words
-from bridle.safety.rules import COMMAND_TOOLS, Rule
+from bridle.safety.rules import COMMAND_TOOLS, Rule, rule_of
 
 _DAY_MS = 24 * 60 * 60 * 1000
 _LABEL = 9

@@ -23,9 +23,8 @@ from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.plugin.loading import load_plugins
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import DurableEvent
-from bridle.tools.builtin import builtin_tools
+from bridle.tools.builtin import builtin_tools, in_packs
 from bridle.tools.jobs import Jobs
-from bridle.tools.packs import in_packs
 from bridle.tools.repo_map import repo_map_tool
 
 

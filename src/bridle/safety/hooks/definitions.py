@@ -7,16 +7,20 @@ like any other: the interpreter that calls it (see `calling`), so its deadline a
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
+import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from bridle.base.fs.files import read_limited
+from bridle.base.fs.paths import is_beneath_any
 from bridle.safety.patterns import tool_matches
 from bridle.safety.safety_settings import HookDefaults
 
@@ -280,3 +284,51 @@ def _fits(value: str) -> bool:
         return "\0" not in value and len(value.encode()) <= VARIABLE_BYTES
     except UnicodeEncodeError:
         return False
+
+
+IsTrusted: TypeAlias = Callable[[str, str], bool]
+"""Whether the content with this SHA-256 may be used from this path."""
+
+MAX_BYTES = 16 << 20
+_WORD = re.compile(r"""[^\s"'`|&;<>()$={}]+""")
+
+
+def unapproved(hook: Hook, *, cwd: str, workspaces: Iterable[str], is_trusted: IsTrusted) -> str | None:
+    """The first file that has to be approved and is not, as it stands now; None if the hook may run."""
+    for path in _distinct((*hook.approved, *_workspace_files(hook, cwd, tuple(workspaces)))):
+        digest = content_digest(path)
+        if digest is None or not is_trusted(path, digest):
+            return path
+    return None
+
+
+def content_digest(path: str) -> str | None:
+    """The digest of a file; None if it cannot be read or is no plain file of sensible size."""
+    try:
+        contents = read_limited(path, MAX_BYTES)
+    except OSError:
+        return None
+    return None if contents.truncated else hashlib.sha256(contents.data).hexdigest()
+
+
+def _workspace_files(hook: Hook, cwd: str, workspaces: tuple[str, ...]) -> Iterator[str]:
+    folder = hook.folder or cwd
+    for word in _words(hook.argv):
+        try:
+            path = os.path.realpath(os.path.join(folder, word))
+            if is_beneath_any(path, workspaces) and stat.S_ISREG(os.stat(path).st_mode):
+                yield path
+        except (OSError, ValueError):  # no file, or no name a file can have
+            continue
+
+
+def _words(argv: tuple[str, ...]) -> Iterator[str]:
+    """Every word that may name a file: whole, and the pieces a shell or an option would make of it."""
+    for word in argv:
+        yield word
+        if found := _WORD.findall(word):
+            yield from (piece for piece in found if piece != word)
+
+
+def _distinct(paths: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys(paths)

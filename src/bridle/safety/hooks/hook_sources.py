@@ -25,11 +25,12 @@ from bridle.safety.hooks.definitions import (
     Hook,
     HookDefaults,
     HookEvent,
+    IsTrusted,
     Scope,
     event_named,
     hook_from,
+    unapproved,
 )
-from bridle.safety.hooks.trusted import IsTrusted, unapproved
 
 FOLDER = "hooks"
 NOT_ALLOWED = "add --allow-project-hooks"

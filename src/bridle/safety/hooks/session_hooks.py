@@ -34,13 +34,14 @@ from bridle.safety.hooks.definitions import (
     Hook,
     HookContext,
     HookEvent,
+    IsTrusted,
     OnError,
     Phase,
     concerns,
     context_of,
+    unapproved,
 )
 from bridle.safety.hooks.hook_process import KILL_AFTER_S, HookAnswer, HookDecision, StartHook, run_command
-from bridle.safety.hooks.trusted import IsTrusted, unapproved
 from bridle.safety.permitted import HookWord
 
 RAN: frozenset[str] = frozenset({"ok", "error", "timeout"})

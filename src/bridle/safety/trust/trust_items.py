@@ -14,7 +14,9 @@ import msgspec
 
 from bridle.base.fs.files import read_limited
 from bridle.protocol.errors import CommandRefused
+from bridle.safety.hooks.definitions import MAX_BYTES, unapproved
 from bridle.safety.trust.approvals import Approvals, TrustedKind, content_digest
+from bridle.safety.trust.launches import launch_of
 from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question
 
 if TYPE_CHECKING:
@@ -82,8 +84,6 @@ def server_launch(
 ) -> ProgramLaunch:
     """What an MCP server of the project's settings would run in a session of the folder `cwd`. It is no line for a
     shell."""
-    from bridle.safety.trust.launches import launch_of
-
     env = cast("Mapping[str, str]", server.get("env") or {})
     return launch_of(
         _words(server),
@@ -101,8 +101,6 @@ def launch_item(kind: TrustedKind, root: str, name: str, launch: ProgramLaunch, 
 
 
 def hook_item(path: str, root: str, command: str, when: str) -> Iterator[TrustItem]:
-    from bridle.safety.hooks.trusted import MAX_BYTES
-
     try:
         contents = read_limited(path, MAX_BYTES)
     except OSError:
@@ -128,7 +126,6 @@ def hook_items(
 ) -> Iterator[TrustItem]:
     """The project's files that hooks would run, whoever wrote the hook; its settings file is an item of its own."""
     from bridle.safety.hooks.hook_sources import find_hooks
-    from bridle.safety.hooks.trusted import unapproved
 
     found = find_hooks(
         written,

@@ -21,6 +21,9 @@ import msgspec
 
 from bridle.base.fs.files import private_folder, read_limited, write_atomic
 from bridle.base.process.processes import CannotStart, Processes, is_scarce
+from bridle.sandbox.adapters.adapter import CannotConfine
+from bridle.sandbox.adapters.adapter_start import HeldBack, start
+from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.plain_spawn import UNCONFINED, find_program
 
 if TYPE_CHECKING:
@@ -156,10 +159,6 @@ class Chooser:
         return ChosenAdapter(None, None, tuple(attempts))
 
     async def _held(self, adapter: Adapter, ground: _Ground) -> str:
-        from bridle.sandbox.adapters.adapter import CannotConfine
-        from bridle.sandbox.adapters.adapter_start import HeldBack, start
-        from bridle.sandbox.confinement import Confinement
-
         confinement = Confinement(writable=(ground.inside,), scratch=ground.scratch, network="deny")
         output = bytearray()
         try:

@@ -1,7 +1,7 @@
 """Write several files or none, without following symlinks.
 
-The new content appears at once or not at all. Nothing here waits, so a call cannot be cancelled in the
-middle.
+The new content appears at once or not at all. Nothing here waits, so a call cannot be cancelled in the middle. A power
+cut can still come between two files.
 """
 
 from __future__ import annotations
@@ -134,10 +134,6 @@ def _write_all(fd: int, data: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-# NotPut a file could not be written; `left` names those that stayed changed Nothing here waits, so a call
-# cannot be cancelled in the middle. A power cut can still come between two files.
-
-
 class FileState(NamedTuple):
     """A file as it was read and as it shall be; None: there is no such file."""
 
@@ -147,6 +143,8 @@ class FileState(NamedTuple):
 
 
 class NotPut(Exception):
+    """A file could not be written. `left` names the files that stayed changed."""
+
     def __init__(self, path: str, problem: str, left: Sequence[str]) -> None:
         super().__init__(f"{path}: {problem}")
         self.path = path

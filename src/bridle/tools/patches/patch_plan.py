@@ -1,7 +1,4 @@
-"""Compute what a patch does to each file, in memory.
-
-NotApplied   the patch does not fit what is there
-"""
+"""Compute what a patch does to each file, in memory."""
 
 from __future__ import annotations
 
@@ -11,18 +8,19 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from bridle.base.text.unified_diff import Diff, diff_of
+from bridle.base.text.line_diff import Diff, diff_of
 from bridle.tools.names import relative_path
 from bridle.tools.patches.atomic_writes import FileState
-from bridle.tools.patches.nearest import Help, help_with
+from bridle.tools.patches.edits import Help, help_with
 from bridle.tools.patches.patches import Hunk, PatchedFile
-from bridle.tools.patches.text_files import NotEditable, TextFile, newline_of, read_text, would_lose_secret
-
-# DoesNotApply the text is not what the patch was written for; `hunk` counts from 1 A change is made only
-# where all the lines it names are found: at the place it gives, else where they are found alone or near by,
-# else where they are found when whitespace is not counted. Whatever is not as the patch says is noted. Lines
-# that stay are the file's own, byte for byte; new ones end as its lines do.
-
+from bridle.tools.patches.text_files import (
+    WRITES_MASK,
+    NotEditable,
+    TextFile,
+    newline_of,
+    read_text,
+    would_lose_secret,
+)
 
 NEAR_LINES = 20
 """How far a change may be from where it says when its lines are found more than once."""
@@ -32,7 +30,7 @@ Key = Callable[[str], str]
 
 
 class DoesNotApply(Exception):
-    """`problem` reads as the end of a sentence."""
+    """The text is not what the patch was made for. `hunk` counts from 1; `problem` reads as the end of a sentence."""
 
     def __init__(self, hunk: int, problem: str, excerpt: str = "") -> None:
         super().__init__(problem)
@@ -58,7 +56,11 @@ class _Place(NamedTuple):
 
 
 def applied(text: str, hunks: Sequence[Hunk]) -> Applied:
-    """The text with all changes made, or `DoesNotApply`. Every place is a place of the text as it was."""
+    """Return the text with all changes made. Every place is a place of the text as it was. Raises `DoesNotApply`.
+
+    A change is made only where all the lines it names are found: at the place it gives, else where they stand alone or
+    near by, else where they are found without counting whitespace. Lines that stay are the file's own, byte for byte.
+    """
     lines = _split(text)
     newline = newline_of(text)
     taken: list[tuple[int, int, list[_Line]]] = []
@@ -335,8 +337,7 @@ class Planning:
 
     def _update(self, change: PatchedFile, resolved: str, path: str, old: TextFile, text: str) -> FileReport:
         if would_lose_secret(old.text, text):
-            problem = "it holds a secret that you see masked; writing the mask would lose it; use bash"
-            raise NotApplied("FileUnwritable", path, problem)
+            raise NotApplied("FileUnwritable", path, WRITES_MASK)
         new = msgspec.structs.replace(old, text=text)
         if change.moved_to is None:
             self._after[resolved] = new

@@ -18,6 +18,7 @@ from bridle.base.secrets.redact import lines_within_secrets, redact
 MAX_BYTES = 1 << 20
 
 MASK = "«redacted:"
+WRITES_MASK = "it holds a secret that you see masked; writing the mask would lose it; use bash"
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 

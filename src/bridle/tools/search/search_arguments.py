@@ -7,6 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from bridle.base.fs.path_patterns import PathPattern, anywhere
+from bridle.tools.search.search_patterns import search_pattern
+
 MAX_MATCHES = 200
 
 
@@ -19,8 +22,6 @@ class GrepArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignore_case: bool = False
 
     def __post_init__(self) -> None:
-        from bridle.tools.search.search_patterns import search_pattern
-
         search_pattern(self.pattern)
         if self.glob is not None:
             _check_paths(self.glob, "glob")
@@ -36,8 +37,6 @@ class GlobArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _check_paths(pattern: str, name: str) -> None:
     """Raises ValueError for what is no pattern of paths below a folder."""
-    from bridle.base.fs.path_patterns import PathPattern, anywhere
-
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ValueError(f"{name} is relative to path and stays below it")
     try:

@@ -1,6 +1,6 @@
-"""The request layer that adds memories to a turn, and how they are written for the model.
+"""Memories in a session: the request layer that adds them to a turn, and `/memory`.
 
-They join the conversation at its tail, each once for as long as it is still there: the prefix stays the same bytes.
+They join the conversation at its tail, each once for as long as it is still there, so the prefix keeps its bytes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from collections.abc import Iterable
 
 from bridle.base.text.untrusted import wrap
 from bridle.context.memory.memory_choice import MAX_ENTRY_BYTES, MemoryRow, choose
+from bridle.context.memory.memory_entry import BadMemory
 from bridle.context.memory.memory_files import MemoryFiles
 from bridle.engine.conversation import Conversation
+from bridle.engine.slash_command import SlashEvent
 from bridle.engine.steps import Step
-from bridle.protocol.errors import sentence
+from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import ContextAdded, Notice
 from bridle.protocol.messages import FileMention, Message, TextBlock
 
@@ -90,3 +92,34 @@ def said_in_turn(conversation: Conversation) -> str:
         for block in entry.message.content
         if isinstance(block, (TextBlock, FileMention))
     )
+
+
+async def run_memory_slash(files: MemoryFiles, arguments: str) -> SlashEvent:
+    """`/memory` lists, `/memory NAME` shows one. Raises `UnknownMemory`, `BadMemory`."""
+    words = arguments.split()
+    if words and words[0] in ("list", "show"):
+        words = words[1:]
+    name = " ".join(words)
+    text = await asyncio.to_thread(_one, files, name) if name else await asyncio.to_thread(_all, files)
+    return Notice(reason="MemoryShown", message=text, data={"name": name})
+
+
+def _one(files: MemoryFiles, words: str) -> str:
+    folder, name = files.named(words)
+    try:
+        memory, _ = folder.read(name)
+    except (BadMemory, OSError) as problem:
+        raise BridleError("BadMemory", name=f"{folder.scope}/{name}", problem=str(problem)) from None
+    return f"{folder.file(name)}\n\n{memory.written().rstrip()}"
+
+
+def _all(files: MemoryFiles) -> str:
+    rows = files.rows()
+    if not rows:
+        return "Nothing is remembered yet. Ask for it in words, or: bridle memory add NAME TEXT"
+    number = f"{len(rows)} {'memory' if len(rows) == 1 else 'memories'}"
+    lines = [f"{number}; to see one: /memory NAME, to change one: bridle memory"]
+    for row in rows:
+        about = f"not used: {row.problem}" if row.problem else f"{row.description} ({row.type})"
+        lines.append(f"  {row.key}  {about}")
+    return "\n".join(lines)
