@@ -74,11 +74,6 @@ class SseFrameBuffer:
         if self._after_cr or b"\r" in chunk:
             chunk = self._unified(chunk)
         frames: list[SseFrame] = []
-        if self._between_frames() and len(chunk) <= self._max_frame_bytes:
-            end = chunk.rfind(b"\n\n")
-            if end >= 0:
-                self._read_blocks(chunk[:end].decode("utf-8", "replace").split("\n\n"), frames)
-                chunk = chunk[end + 2 :]
         if chunk:
             self._read_lines(chunk, frames)
         return frames
@@ -101,33 +96,6 @@ class SseFrameBuffer:
             self._after_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         return chunk
-
-    def _between_frames(self) -> bool:
-        """Whether nothing of the next frame has been kept yet."""
-        return not (self._line_parts or self._data or self._event or self._frame_retry is not None)
-
-    def _read_blocks(self, blocks: list[str], frames: list[SseFrame]) -> None:
-        """Read whole frames, each without its blank line; none can be too large.
-
-        The first two branches take nearly every frame of a model's stream, so they repeat what the last does.
-        """
-        make = SseFrame._make
-        append = frames.append
-        for block in blocks:
-            if block[:6] == "data: " and "\n" not in block:
-                append(make((None, block[6:], self._id, None)))
-                continue
-            head, _, tail = block.partition("\n")
-            if head[:7] == "event: " and tail[:6] == "data: " and "\n" not in tail:
-                append(make((head[7:] or None, tail[6:], self._id, None)))
-                continue
-            for line in block.split("\n"):
-                if line:
-                    self._read_field(line)
-                else:
-                    self._dispatch(frames)
-            self._dispatch(frames)
-        self.last_event_id = self._id
 
     def _read_lines(self, chunk: bytes, frames: list[SseFrame]) -> None:
         """Read the chunk line by line, minding the limit, and keep its last, unfinished line."""
