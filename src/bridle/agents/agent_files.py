@@ -68,9 +68,7 @@ def read_agent(text: str, *, stem: str, origin: AgentOrigin) -> ReadAgent:
         return _one_problem(bad.line, str(bad))
     found = decode_agent(front.values, name=stem, origin=origin, body=front.body, is_file=True)
     return ReadAgent(
-        agent=found.agent,
-        problems=_placed(front, found.problems),
-        warnings=_placed(front, found.warnings),
+        agent=found.agent, problems=_placed(front, found.problems), warnings=_placed(front, found.warnings)
     )
 
 

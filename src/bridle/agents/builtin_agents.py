@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.agents.definition import (
-    AgentCatalog,
-    AgentDefinition,
-    AgentDelegation,
-    AgentOrigin,
-    AgentRule,
-)
+from bridle.agents.definition import AgentCatalog, AgentDefinition, AgentDelegation, AgentOrigin, AgentRule
 
 READ_ONLY_TOOLS = ("read_file", "grep", "glob", "ls", "repo_map", "ask_user")
 """What an agent sees that changes nothing."""

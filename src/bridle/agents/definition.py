@@ -167,10 +167,7 @@ def catalogue_text(agents: Sequence[AgentDefinition], most_tokens: int) -> str:
     """Names and descriptions, and when to use each as far as there is room; beyond that only names, and how many."""
     if not agents:
         return ""
-    for lines in (
-        [line for agent in agents for line in _whole(agent)],
-        [_line(agent) for agent in agents],
-    ):
+    for lines in ([line for agent in agents for line in _whole(agent)], [_line(agent) for agent in agents]):
         text = "\n".join((_HEAD, *lines))
         if estimated_tokens(len(text)) <= most_tokens:
             return text

@@ -154,10 +154,7 @@ class Compactor:
         """How many tokens a request to this model may have."""
         window = self._around.window_of(prefix.provider, prefix.model)
         most = self._settings.max_tokens
-        limits = [
-            most if isinstance(most, int) else None,
-            self._refused.get((prefix.provider, prefix.model)),
-        ]
+        limits = [most if isinstance(most, int) else None, self._refused.get((prefix.provider, prefix.model))]
         if window is not None:
             limits.append(window - min(prefix.parameters.max_tokens or OUTPUT_RESERVE, window // 4))
         return min((limit for limit in limits if limit is not None), default=UNKNOWN_WINDOW)
@@ -363,10 +360,7 @@ def compaction(compactor: Compactor) -> Feature:
     return Feature(
         name="compaction",
         request_layers=(PlacedRequestLayer("compaction", compactor.layer),),
-        slash=(
-            SlashCommand.of(COMPACT, compact),
-            SlashCommand.of(PIN, pin),
-        ),
+        slash=(SlashCommand.of(COMPACT, compact), SlashCommand.of(PIN, pin)),
     )
 
 

@@ -45,12 +45,7 @@ class Consent:
     """
 
     def __init__(
-        self,
-        trust: TrustPort,
-        *,
-        ask: AskPerson,
-        notice: Callable[[Notice], object],
-        how: str = AT_A_DESK,
+        self, trust: TrustPort, *, ask: AskPerson, notice: Callable[[Notice], object], how: str = AT_A_DESK
     ) -> None:
         self._trust = trust
         self._ask = ask

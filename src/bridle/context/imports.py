@@ -14,12 +14,7 @@ from typing import Final
 
 import msgspec
 
-from bridle.context.instruction_files import (
-    NOT_TEXT,
-    TEXT_SUFFIXES,
-    InstructionFile,
-    read_instructions,
-)
+from bridle.context.instruction_files import NOT_TEXT, TEXT_SUFFIXES, InstructionFile, read_instructions
 
 MAX_DEPTH: Final = 5
 MAX_IMPORTS: Final = 20

@@ -17,14 +17,7 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.fs import files
 from bridle.base.net.oauth_registration import ClientRegistration
-from bridle.credentials.oauth import (
-    OAuthClient,
-    Post,
-    SignInRefused,
-    client_of,
-    refresh,
-    registered_client,
-)
+from bridle.credentials.oauth import OAuthClient, Post, SignInRefused, client_of, refresh, registered_client
 from bridle.credentials.records import Credential, CredentialStore, SignIn
 from bridle.protocol.errors import CredentialError
 

@@ -55,11 +55,7 @@ class LaunchPin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def launch_pin(
-    definition: ServerDefinition,
-    launched: ServerDefinition,
-    *,
-    cwd: str,
-    env: Mapping[str, str],
+    definition: ServerDefinition, launched: ServerDefinition, *, cwd: str, env: Mapping[str, str]
 ) -> LaunchPin:
     """Return the pin of the server as it would start now in the folder `cwd` with these variables. Reads files.
 

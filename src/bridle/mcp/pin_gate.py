@@ -266,12 +266,7 @@ class PinGate:
 
     def _pin_tools(self, tools: tuple[ListedTool, ...], about: str, *, agreed: bool) -> ServerPins:
         return self._store.pin_tools(
-            self._place,
-            tools,
-            name=self._definition.name,
-            folder=self._folder,
-            agreed=agreed,
-            about=about,
+            self._place, tools, name=self._definition.name, folder=self._folder, agreed=agreed, about=about
         )
 
     def _filtered(self, offer: ToolList, pins: ServerPins) -> ToolList:

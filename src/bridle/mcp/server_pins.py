@@ -177,14 +177,7 @@ class PinStore:
                 self._change(place, pins, lambda now: msgspec.structs.replace(now, launch=launch))
 
     def pin_tools(
-        self,
-        place: str,
-        tools: Sequence[ListedTool],
-        *,
-        name: str,
-        folder: str,
-        agreed: bool,
-        about: str,
+        self, place: str, tools: Sequence[ListedTool], *, name: str, folder: str, agreed: bool, about: str
     ) -> ServerPins:
         """Pins tools beside those that were: one that comes back as it was needs no new word. Raises OSError."""
 

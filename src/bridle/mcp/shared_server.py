@@ -27,13 +27,7 @@ from bridle.mcp.server_definitions import BadReference, ServerDefinition, filled
 from bridle.mcp.server_pins import PinStore
 from bridle.mcp.server_run import LaunchPlace, ServerLog, ServerRun, log_path, root_cause, server_policy
 from bridle.mcp.server_state import ServerPhase, ServerState
-from bridle.mcp.server_tokens import (
-    ServerTokens,
-    SignInMarks,
-    TokensUnavailable,
-    sign_in_name,
-    takes_tokens,
-)
+from bridle.mcp.server_tokens import ServerTokens, SignInMarks, TokensUnavailable, sign_in_name, takes_tokens
 from bridle.mcp.tool_lists import KeptLists, ToolList
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice

@@ -394,12 +394,7 @@ class AnthropicDecoder:
             self._usage |= {name: given[name] for name in _COUNTS if given.get(name) is not None}
 
 
-_COUNTS: Final = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_input_tokens",
-    "cache_creation_input_tokens",
-)
+_COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 def _usage(given: Mapping[str, Any]) -> Usage:

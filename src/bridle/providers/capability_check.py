@@ -95,10 +95,7 @@ class _SentRequest(msgspec.Struct, frozen=True):
 
 
 def _check(
-    conversation: Conversation,
-    prefix: PrefixSet,
-    facts: ModelFacts,
-    leaves_images_out: Callable[[str], bool],
+    conversation: Conversation, prefix: PrefixSet, facts: ModelFacts, leaves_images_out: Callable[[str], bool]
 ) -> None:
     if facts.tools is False and prefix.tools:
         raise ProviderError("NoTools", provider=prefix.provider, model=prefix.model)

@@ -181,10 +181,7 @@ class KnownModels:
     """
 
     def __init__(
-        self,
-        models: Models,
-        shared: Callable[[], Catalogue],
-        sections: Mapping[str, Mapping[str, Any]],
+        self, models: Models, shared: Callable[[], Catalogue], sections: Mapping[str, Mapping[str, Any]]
     ) -> None:
         self.models = models
         self._shared = shared

@@ -34,10 +34,7 @@ LookAtServer: TypeAlias = Callable[["_Door"], Awaitable[tuple[ModelInfo, ...] | 
 
 
 async def find_local_servers(
-    connections: HttpConnections,
-    *,
-    presets: Sequence[Endpoint] = PRESETS,
-    timeouts: Timeouts = TIMEOUTS,
+    connections: HttpConnections, *, presets: Sequence[Endpoint] = PRESETS, timeouts: Timeouts = TIMEOUTS
 ) -> tuple[LocalServer, ...]:
     """Every local preset whose server answers, in their order, all asked at once.
 

@@ -202,10 +202,7 @@ _TEXTS: Final[dict[str, TextKind]] = {
 _ENDS: Final = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 )
-_STOPS: Final[dict[str, StopReason]] = {
-    "max_output_tokens": "max_tokens",
-    "content_filter": "content_filter",
-}
+_STOPS: Final[dict[str, StopReason]] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
 """Why a response is incomplete."""
 _ITEM: Final = 100
 """What it counts to remember that there is an item."""

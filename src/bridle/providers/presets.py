@@ -73,10 +73,7 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         quirks=Quirks(content_beside_calls="empty"),
     ),
     Endpoint(
-        name="together",
-        title="Together",
-        base_url="https://api.together.xyz/v1",
-        key_env="TOGETHER_API_KEY",
+        name="together", title="Together", base_url="https://api.together.xyz/v1", key_env="TOGETHER_API_KEY"
     ),
     Endpoint(
         name="groq",

@@ -90,11 +90,7 @@ def _failed(step: Step, error: ProviderError, wait_ms: int | None, attempts: int
 def _again(step: Step, error: ProviderError, wait_ms: int, attempts: int) -> str:
     """What is said of a failure that is not the end. It names the wait that follows, not the one that was asked for."""
     reason = "StreamSilentAgain" if error.reason == "StreamSilent" else error.reason
-    following = {
-        "retry_after_s": f"{wait_ms / 1000:.3g}",
-        "attempt": step.attempt + 1,
-        "attempts": attempts,
-    }
+    following = {"retry_after_s": f"{wait_ms / 1000:.3g}", "attempt": step.attempt + 1, "attempts": attempts}
     return sentence(reason, {**error.data, **following})
 
 

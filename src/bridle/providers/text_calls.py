@@ -16,11 +16,7 @@ from bridle.engine.sizes import AnswerRoom
 from bridle.providers.answers import PartialCall
 
 _TO_THE_END: Final = "[TOOL_CALLS]"
-_MARKS: Final = {
-    "<tool_call>": "</tool_call>",
-    "<function_call>": "</function_call>",
-    _TO_THE_END: "",
-}
+_MARKS: Final = {"<tool_call>": "</tool_call>", "<function_call>": "</function_call>", _TO_THE_END: ""}
 
 
 class TextCalls:

@@ -13,9 +13,7 @@ from shlex import quote
 
 import msgspec
 
-from bridle.base.fs.paths import (
-    is_beneath_any,
-)
+from bridle.base.fs.paths import is_beneath_any
 from bridle.engine.tools import Foreseen, Subject, ToolCall
 from bridle.protocol.events import CommandPart, Risk
 from bridle.safety.patterns import consists_of, is_plain
@@ -172,11 +170,7 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def facts_of_call(
-    call: ToolCall,
-    place: SessionPlaces,
-    *,
-    understand: Understand | None,
-    named: bool = False,
+    call: ToolCall, place: SessionPlaces, *, understand: Understand | None, named: bool = False
 ) -> CallFacts:
     """What there is to decide about a guarded call. With `named` somebody needs every program of a command by name."""
     command = next((subject.value for subject in call.subjects if subject.kind == "command"), None)

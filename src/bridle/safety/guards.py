@@ -207,15 +207,7 @@ def check_failed(name: str, call: ToolCall, problem: Exception) -> ToolOutput:
     )
 
 
-__all__ = [
-    "FileAccess",
-    "NamedByUser",
-    "PathMode",
-    "PathPolicy",
-    "Understand",
-    "guarded",
-    "rechecked",
-]
+__all__ = ["FileAccess", "NamedByUser", "PathMode", "PathPolicy", "Understand", "guarded", "rechecked"]
 
 SOURCES = {"path": "path_guard", "command": "command_guard", "url": "address_guard"}
 MAX_COMPARED_BYTES = 1 << 20

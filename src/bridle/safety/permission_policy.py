@@ -288,12 +288,7 @@ class Permissions:
 
     def query(self, call: ToolCall) -> CallFacts:
         """What there is to decide about a guarded call."""
-        return facts_of_call(
-            call,
-            self.places,
-            understand=self.understand,
-            named=self.names_programs,
-        )
+        return facts_of_call(call, self.places, understand=self.understand, named=self.names_programs)
 
     def may_read(self, call: ToolCall) -> bool:
         """Whether nobody would be asked if this call only read the files it is about."""

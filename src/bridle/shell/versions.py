@@ -48,10 +48,7 @@ _SUBCOMMANDS = {
 """Subcommands that are part of the program itself: asked for help with one, it prints a text and does nothing else."""
 
 GO_FILES = ("go.mod", "go.work")
-_STEERED = {
-    "cargo rustc rustup": ("rust-toolchain", "rust-toolchain.toml"),
-    "go": GO_FILES,
-}
+_STEERED = {"cargo rustc rustup": ("rust-toolchain", "rust-toolchain.toml"), "go": GO_FILES}
 _GO_WANTS = re.compile(
     r"^[ \t]*(?:go[ \t]+|toolchain[ \t]+go)([0-9]+)\.([0-9]+)(?:\.([0-9]+))?[ \t]*$", re.MULTILINE
 )

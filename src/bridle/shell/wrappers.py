@@ -85,8 +85,4 @@ def _script_words(judgement: Classification, split: SplitWords, rest: Sequence[W
     return InnerCommand(tuple(rest), script=True)
 
 
-_WRAPPED = {
-    "env": _env,
-    "command": _command_builtin,
-    "script_words": _script_words,
-}
+_WRAPPED = {"env": _env, "command": _command_builtin, "script_words": _script_words}

@@ -91,12 +91,7 @@ class Jobs:
             raise TooManyJobs
         job = Job(f"job{len(self._jobs) + 1}", command, context.call.id)
         job.process = await context.spawn(
-            argv,
-            cwd=cwd,
-            env=context.env,
-            policy=context.policy,
-            call_id=context.call.id,
-            on_output=job.feed,
+            argv, cwd=cwd, env=context.env, policy=context.policy, call_id=context.call.id, on_output=job.feed
         )
         self._jobs[job.name] = job
         job.watcher = asyncio.create_task(self._watch(job, job.process))

@@ -204,9 +204,7 @@ def _shown(answer: WebAnswer, limit: int, *, raw: bool) -> ToolOutput:
         head += f"# {title}\n\n"
     body = text[:limit] if text.strip() else "[the page has no text]"
     return ToolOutput(
-        content="".join(
-            (head, body, "" if body.endswith("\n") else "\n", *(f"[{note}]\n" for note in notes))
-        ),
+        content="".join((head, body, "" if body.endswith("\n") else "\n", *(f"[{note}]\n" for note in notes)))
     )
 
 

@@ -290,10 +290,7 @@ def fetch_calls(place: RemotePlace, ref: str, *, program: str = "git") -> tuple[
     )
     return tuple(
         GitCall((program, *settings, *words), variables, content=False)
-        for words in (
-            ("init", "--quiet", "--template="),
-            (*fetch, "--end-of-options", place.url, ref),
-        )
+        for words in (("init", "--quiet", "--template="), (*fetch, "--end-of-options", place.url, ref))
     )
 
 

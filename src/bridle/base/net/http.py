@@ -21,14 +21,7 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.net.http_connection import HttpSocket, Route
 from bridle.base.net.http_dial import HttpFault as HttpFault
-from bridle.base.net.http_dial import (
-    TimeLimit,
-    abandon,
-    open_socket,
-    proxy_lines,
-    tls_fault,
-    trust_fault,
-)
+from bridle.base.net.http_dial import TimeLimit, abandon, open_socket, proxy_lines, tls_fault, trust_fault
 from bridle.base.net.http_framing import AnswerHead, BadAnswer, HeadReader, request_head
 from bridle.base.net.http_routes import Proxy, ProxyRules, Url, parse_url, tls_context
 from bridle.base.threads import in_thread

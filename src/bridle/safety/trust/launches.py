@@ -64,12 +64,7 @@ class ProgramLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def launch_of(
-    command: str | Sequence[str],
-    *,
-    root: str,
-    cwd: str,
-    env: Mapping[str, str],
-    search_path: str,
+    command: str | Sequence[str], *, root: str, cwd: str, env: Mapping[str, str], search_path: str
 ) -> ProgramLaunch:
     """Looks at everything `command` would run, and runs nothing. A text is a line for the shell.
 

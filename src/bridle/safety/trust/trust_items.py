@@ -75,13 +75,7 @@ class TrustItem(msgspec.Struct, frozen=True, kw_only=True):
         approvals.add(self.path, self.digest, kind=self.kind, root=self.root, text=text)
 
 
-def server_launch(
-    server: Mapping[str, Any],
-    *,
-    root: str,
-    cwd: str,
-    search_path: str,
-) -> ProgramLaunch:
+def server_launch(server: Mapping[str, Any], *, root: str, cwd: str, search_path: str) -> ProgramLaunch:
     """What an MCP server of the project's settings would run in a session of the folder `cwd`. It is no line for a
     shell."""
     env = cast("Mapping[str, str]", server.get("env") or {})

@@ -248,11 +248,7 @@ class Landlock:
             strict_modes=True,
         )
         thread = self._thread(partial(_give_up, ruleset, program))
-        return Launch(
-            tuple(argv),
-            within=thread,
-            ended=partial(_end, thread, to_remove),
-        )
+        return Launch(tuple(argv), within=thread, ended=partial(_end, thread, to_remove))
 
     def _new_scratch(self) -> str:
         scratch = os.path.join(os.path.realpath(self._temporary), f"bridle-{os.urandom(8).hex()}")
