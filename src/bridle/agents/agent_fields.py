@@ -131,8 +131,6 @@ def decode_agent(
 
 
 class _AgentReader(FieldReader):
-    """Reads one definition of an agent."""
-
     def __init__(self, *, is_file: bool) -> None:
         super().__init__()
         self._is_file = is_file

@@ -106,7 +106,6 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_selectable(self) -> bool:
-        """Whether a person may talk to it."""
         return self.mode != "subagent"
 
     @property
@@ -128,8 +127,6 @@ class TakenName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentRegistry:
-    """The agents of a session by name."""
-
     def __init__(self, agents: Iterable[AgentDefinition] = ()) -> None:
         self._agents: dict[str, AgentDefinition] = {}
         for agent in agents:
@@ -151,7 +148,6 @@ class AgentRegistry:
 
     @property
     def primary(self) -> tuple[AgentDefinition, ...]:
-        """Those a person may talk to."""
         return self.list(lambda agent: agent.is_selectable and not agent.hidden)
 
     @property

@@ -141,8 +141,6 @@ class RawResult(msgspec.Struct, frozen=True):
 
 
 class DelegateLedger:
-    """The ledger of one invocation."""
-
     def __init__(self, journal: Journal, settings: DelegateResults) -> None:
         self._journal = journal
         self._settings = settings

@@ -50,7 +50,6 @@ def check_delegation(
 
 
 def sendable(registry: AgentRegistry, caller: AgentDefinition) -> tuple[AgentDefinition, ...]:
-    """The agents that `caller` may send at all."""
     allowed, denied = caller.delegation.allowed_agents, caller.delegation.denied_agents
     return tuple(
         agent

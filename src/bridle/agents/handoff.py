@@ -209,8 +209,6 @@ _HEADS = frozenset(
 
 
 class HandoffPacket(msgspec.Struct, frozen=True, kw_only=True):
-    """What one agent hands over to another."""
-
     request: str
     parent: str
     child: str

@@ -76,7 +76,6 @@ class Countdown:
             self._timer = self._clock.call_later(self._left_s, self._fire)
 
     def end(self) -> None:
-        """It is not needed any more."""
         self._pause()
         self._left_s = 0.0
 
@@ -349,14 +348,12 @@ class SessionGoal:
 
 
 def last_answer(conversation: Conversation) -> str:
-    """What the model said last."""
     answer = next((one for one in reversed(conversation.messages) if one.role == "assistant"), None)
     blocks = () if answer is None else answer.content
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
 def state_words(state: GoalState | None) -> str:
-    """Where a goal stands, for people."""
     if state is None:
         return f"There is no goal in this session. To begin one: {USAGE}"
     limits, ended = state.begun.limits, state.ended

@@ -129,7 +129,6 @@ def has_bundle(name: str, data_folder: str) -> bool:
 
 
 def bundle_name(folder: str) -> str:
-    """The bundle that lies in a folder of ours."""
     return os.path.basename(folder)[: -_IN_NAME - 1]
 
 

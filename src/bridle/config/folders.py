@@ -33,7 +33,6 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Bridle's own."""
         return (self.config, self.data, self.state, self.runtime)
 
 

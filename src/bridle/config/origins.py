@@ -240,7 +240,6 @@ def _typed(table: SettingTable, text: str, path: tuple[str, ...]) -> Any:
 
 
 def nested(path: Sequence[str], value: Any) -> Table:
-    """A table that holds one value at a path."""
     for name in reversed(path):
         value = {name: value}
     return value

@@ -3,8 +3,7 @@
 Those that ship lie in `profiles/`; the person's own in `profiles/` of the config folder, and go before. A file more
 is a profile more. The `default` that ships sets nothing, so it is never even read. A project has profiles in
 `.bridle/profiles`, behind those two, and with `.bridle/profile.toml` one that it wants where the person chose none: of
-both nothing counts before the person agreed to their very bytes (`ProjectProfile`). What a file says is brought to
-our settings by `profile_form`.
+both nothing counts before the person agreed to their very bytes (`ProjectProfile`).
 """
 
 from __future__ import annotations
@@ -260,7 +259,6 @@ def find_profile(
 
 
 def read_profile(chosen: str, *, config_folder: str, project: str | None, relative_to: str) -> Preset:
-    """The profile a person chose."""
     if chosen == DEFAULT and not os.path.lexists(os.path.join(config_folder, FOLDER, f"{DEFAULT}.toml")):
         return Preset(None, NOTHING)
     file = find_profile(chosen, config_folder=config_folder, project=project, relative_to=relative_to)
@@ -305,7 +303,6 @@ def described_file(file: ProfileFile) -> DescribedProfile:
 
 
 def about_words(file: ProfileFile) -> str:
-    """What a profile says of itself, on one line."""
     about = read(file.place).values.get("about", "")
     return " ".join(about.split()) if isinstance(about, str) else ""
 

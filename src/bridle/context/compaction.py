@@ -79,7 +79,6 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tokens(entries: Iterable[Entry]) -> int:
-    """About how many tokens these messages have."""
     return messages_tokens(entry.message for entry in entries)
 
 

@@ -84,12 +84,10 @@ def carried_summary(
 
 
 def model_summary(text: str, todos: Sequence[Todo]) -> str:
-    """A model's own words as a summary."""
     return "\n\n".join(filter(None, (HEADER, _tasks(todos), neutralise(text.strip()))))
 
 
 def prompt(summary_tokens: int) -> str:
-    """The system text of a request for a summary."""
     return _PROMPT.format(words=max(50, round(summary_tokens / _TOKENS_A_WORD / 10) * 10))
 
 

@@ -160,7 +160,6 @@ class EncryptedStore:
         return None if data is None else self._header(data).lock
 
     def lock_kind(self) -> LockKind | None:
-        """The kind of that lock."""
         lock = self.lock()
         return None if lock is None else lock.kind
 

@@ -149,7 +149,6 @@ class Forwarder:
         self.source = reply.source
 
     async def names(self) -> frozenset[str]:
-        """The providers that have a stored credential."""
         reply, channel = await self._exchange(ListNames())
         channel.abort()
         assert isinstance(reply, StoredNames)

@@ -40,8 +40,6 @@ class Wrap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class WrappedKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What such a file holds."""
-
     bridle: Literal["wrapped key"] = "wrapped key"
     format: int = FORMAT
     wraps: tuple[Wrap, ...]
@@ -52,7 +50,6 @@ class NewerWrap(ValueError):
 
 
 def encoded(wraps: tuple[Wrap, ...]) -> bytes:
-    """The file."""
     return msgspec.json.encode(WrappedKey(wraps=wraps)) + b"\n"
 
 

@@ -142,7 +142,6 @@ class LockKeys:
         return SealLock(kind=kind, salt=salt, memory_kib=MEMORY_KIB, passes=PASSES, lanes=LANES)
 
     def source(self, lock: SealLock) -> str:
-        """Where the key of a lock comes from, in words."""
         match lock.kind:
             case "machine":
                 return MACHINE_KEY

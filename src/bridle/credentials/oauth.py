@@ -51,8 +51,6 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class FormAnswer(NamedTuple):
-    """What a server said to a form."""
-
     status: int
     body: bytes
 
@@ -123,7 +121,6 @@ def _check_address(address: str) -> None:
 
 
 def authorization_url(client: OAuthClient, *, redirect_uri: str, state: str, challenge: str) -> str:
-    """Where a browser begins."""
     fields = client.form(
         response_type="code",
         redirect_uri=redirect_uri,
@@ -188,7 +185,6 @@ async def _renewed_as_registered(known: ClientRegistration, post: Post, refresh_
 
 
 def registered_client(known: ClientRegistration) -> OAuthClient:
-    """The client that was registered, for renewals."""
     return OAuthClient(client_id=known.client_id, token_url=known.token_url)
 
 

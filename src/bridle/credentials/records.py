@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
 from bridle.base.net.oauth_registration import ClientRegistration
-from bridle.engine.setting_fields import About, Wanted
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="api_key"):
@@ -44,12 +43,10 @@ Credential: TypeAlias = ApiKey | SignIn
 
 
 def secret_of(credential: Credential) -> str:
-    """What a request carries."""
     return credential.secret if isinstance(credential, ApiKey) else credential.access_token
 
 
 def encoded(credentials: dict[str, Credential]) -> bytes:
-    """Records by provider, as JSON."""
     return msgspec.json.encode(credentials, order="deterministic")
 
 
@@ -93,16 +90,3 @@ class CredentialStore(Protocol):
     def list(self) -> list[Credential]:
         """All of them, by the names of their providers."""
         ...
-
-
-class CredentialSettings(msgspec.Struct, frozen=True, kw_only=True):
-    store: Annotated[
-        Literal["encrypted", "keyring"], Wanted("a credential store"), About("Where login keeps keys.")
-    ] = "encrypted"
-    helper: Annotated[
-        Literal["always", "serve", "never"],
-        Wanted("a use of the credential helper"),
-        About(
-            "Whether a separate process holds the key: always, only when others can reach the engine (serve), or never."
-        ),
-    ] = "serve"

@@ -263,8 +263,6 @@ class _Unusable(ValueError):
 
 
 class _Reader:
-    """Reads the entries of one file."""
-
     def __init__(self, kind: ForeignKind, home: str) -> None:
         self._kind = kind
         self._home = home

@@ -70,8 +70,6 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerTable(ServerOptions, frozen=True, kw_only=True):
-    """One server as it is written."""
-
     command: Annotated[Command | None, About("The command that starts the server.")] = None
     args: Annotated[tuple[str, ...], About("More words for the command. ${NAME} is filled in.")] = ()
     cwd: Annotated[str, About("Where it starts, seen from the folder of the session.")] = ""

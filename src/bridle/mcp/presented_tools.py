@@ -210,7 +210,6 @@ def _named(picture: Picture) -> str:
 
 
 def decoded_bytes(data: str) -> int:
-    """How many bytes a text in base64 stands for."""
     return len(data) * 3 // 4 - data[-2:].count("=")
 
 

@@ -180,7 +180,6 @@ def prompt_arguments(prompt: ListedPrompt, words: str) -> dict[str, str]:
 
 
 def state_data(states: tuple[ServerState, ...]) -> dict[str, Any]:
-    """The servers for programs."""
     return {"servers": [msgspec.to_builtins(state) for state in states]}
 
 

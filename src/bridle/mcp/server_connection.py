@@ -158,7 +158,6 @@ class ServerConnection:
         return _call_result(answer)
 
     async def resources(self) -> tuple[ResourceText, ...]:
-        """What can be read, without its text."""
         found: list[ResourceText] = []
         async for page in self._pages(lambda client, cursor: client.list_resources(cursor=cursor)):
             found += [_resource(one, one.uri) for one in page.resources]
@@ -176,7 +175,6 @@ class ServerConnection:
         return _blocks(blocks)
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> CallResult:
-        """The words of a prompt."""
         answer = await self._ask(lambda client: client.get_prompt(name, arguments))
         return _blocks([message.content for message in answer.messages])
 
@@ -203,7 +201,6 @@ class ServerConnection:
                 return
 
     async def _listed(self, client: Client) -> ToolList:
-        """All it offers now."""
         offers = client.server_capabilities
         tools: list[ListedTool] = []
         prompts: list[ListedPrompt] = []

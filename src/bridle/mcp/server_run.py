@@ -67,11 +67,9 @@ class ServerLog:
         self._redactor = StreamRedactor(known=self._secrets)
 
     def masked(self, words: str) -> str:
-        """These words without what is hidden."""
         return StreamRedactor(known=self._secrets).whole(words)
 
     def begin(self, words: str) -> None:
-        """A run of the server begins."""
         self._left = MOST_OF_A_RUN
         self._last.clear()
         self.note(words)

@@ -68,7 +68,6 @@ def is_safe_address(address: str) -> bool:
 
 
 def login_command(name: str) -> str:
-    """What a person types to sign in."""
     return f"bridle mcp login {shlex.quote(name)}"
 
 

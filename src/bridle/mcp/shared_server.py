@@ -434,10 +434,8 @@ class ServerPool:
                 task.add_done_callback(self._leaving.pop)
 
     def states(self) -> tuple[ServerState, ...]:
-        """How those that sessions use are now."""
         return tuple(server.state() for server in self._servers.values())
 
     async def close(self) -> None:
-        """Ends them all."""
         everyone = {*self._servers.values(), *self._leaving.values()}
         await asyncio.gather(*(server.close() for server in everyone))

@@ -48,8 +48,6 @@ class ListedTool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PromptWord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An argument of a prompt."""
-
     name: str
     description: str = ""
     required: bool = False

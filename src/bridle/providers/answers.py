@@ -261,7 +261,6 @@ def _finished(calls: Iterable[PartialCall], *, cut: bool) -> Sequence[ModelCall]
 
 
 def is_object(text: str) -> bool:
-    """Whether this is the JSON text of an object."""
     try:
         return isinstance(msgspec.json.decode(text), dict)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

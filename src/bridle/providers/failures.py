@@ -177,7 +177,6 @@ def _problem(error: VendorError, status: int, *, page: bool, key: str | None) ->
 
 
 def is_page(body: bytes) -> bool:
-    """Whether this is a web page rather than data."""
     return body.lstrip()[:1] == b"<"
 
 

@@ -204,7 +204,6 @@ class KnownModels:
         return 0.0 if provider == DEMO else self.facts(provider, model).cost(usage)
 
     def cost_of(self, provider: str, model: str, usage: Usage) -> CostIncremented:
-        """What a request with this usage came to."""
         local = provider == DEMO or self._endpoint(provider).local
         usd = self.price_of(provider, model, usage)
         return CostIncremented(provider=provider, model=model, usage=usage, usd=usd, local=local)

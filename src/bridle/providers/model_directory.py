@@ -240,7 +240,6 @@ class Models:
         return CommandRefused("UnknownProvider", provider=visible(name, newlines=False), known=listed)
 
     def names(self) -> list[str]:
-        """Every provider a person may name."""
         return sorted({DEMO, *self._sections, *(preset.name for preset in PRESETS)})
 
     @property
@@ -271,7 +270,6 @@ class Models:
         return LOGIN if endpoint.name in self._stored_names() else None
 
     async def local_servers(self) -> tuple[LocalServer, ...]:
-        """Model servers that answer on this machine."""
         from bridle.providers.local_servers import find_local_servers
 
         names = {preset.name for preset in PRESETS if preset.local} | self._sections.keys()

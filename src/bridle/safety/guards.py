@@ -1,6 +1,6 @@
 """The guards as a layer: subjects are looked at before anybody is asked, and once more just before the call runs.
 
-What they refuse no rule, answer or flag can lift. `path_guard`, `command_guard` and `addresses` say what that is.
+What they refuse no rule, answer or flag can lift. `path_guard`, `check_command` here and `addresses` say what that is.
 """
 
 from __future__ import annotations

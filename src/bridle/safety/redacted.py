@@ -62,7 +62,6 @@ def _shown_without(
 
 
 def _size(value: Any) -> int:
-    """How many characters the texts in it have."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):

@@ -283,6 +283,5 @@ def rule_of(grant: Grant) -> dict[str, str]:
 
 
 def promoted_words(grant: Grant) -> str:
-    """What the rule is about."""
     what = f"{grant.tool}({grant.subject})" if grant.subject else f"every {grant.tool} call"
     return f"{what} {KEY_COVERS}" if grant.match == "key" else what

@@ -299,7 +299,6 @@ class SandboxSpawn:
             self._changing.remove(paths)
 
     def close(self) -> None:
-        """No command runs any more, and nobody waits."""
         for settle in [*self._unsettled]:
             settle()
         for group in self._groups.values():

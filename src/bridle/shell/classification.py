@@ -115,7 +115,6 @@ class Classification(msgspec.Struct):
         )
 
     def phrase(self, program: Program) -> str:
-        """What it does, for people."""
         if self.does:
             return self._filled(self.does)
         if program.does:

@@ -23,8 +23,6 @@ class ProgramOption(msgspec.Struct, frozen=True):
 
 
 class UsedOption(msgspec.Struct, frozen=True):
-    """An option as it was used."""
-
     name: str
     option: ProgramOption
     values: tuple[Word, ...] = ()

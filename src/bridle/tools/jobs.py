@@ -57,7 +57,6 @@ class Job:
 
     @property
     def sandbox(self) -> str:
-        """What holds it."""
         return self.process.sandbox if self.process is not None else ""
 
     @property
@@ -79,8 +78,6 @@ class Job:
 
 
 class Jobs:
-    """The background commands of one session."""
-
     def __init__(self, emit: Callable[[DurableEvent], object]) -> None:
         self._emit = emit
         self._jobs: dict[str, Job] = {}
@@ -111,7 +108,6 @@ class Jobs:
             await asyncio.wait((job.watcher,))
 
     async def close(self) -> None:
-        """Ends all of them."""
         await asyncio.gather(*(self.stop(job) for job in self._jobs.values()))
 
     async def _watch(self, job: Job, process: Process) -> None:

@@ -14,8 +14,6 @@ MAX_NAMED = 5
 
 
 class NamesPath(Protocol):
-    """Arguments of a tool that works on one path."""
-
     @property
     def path(self) -> str: ...
 

@@ -53,8 +53,6 @@ class ModuleFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """What a module says of its tool."""
-
     name: str
     description: str
     input_schema: dict[str, Any]

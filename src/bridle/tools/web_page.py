@@ -89,7 +89,6 @@ def why_not_text(headers: Mapping[str, str]) -> str | None:
 
 
 def shown_size(size: int) -> str:
-    """A number of bytes as people read it."""
     if size < 1000:
         return f"{size} bytes"
     return f"{size / 1000:.1f} KB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"

@@ -17,7 +17,7 @@ from bridle.config import settings_loading
 from bridle.config.setting_table import SettingTable
 from bridle.context.context_settings import ContextSettings, MemorySettings, SkillSection
 from bridle.control.engine_settings import EngineSettings
-from bridle.credentials.records import CredentialSettings
+from bridle.credentials.credential_settings import CredentialSettings
 from bridle.engine.setting_fields import About, Address, Count, Plain, Section, Wanted
 from bridle.mcp.mcp_settings import McpSettings, ServerTable
 from bridle.providers.provider_settings import (

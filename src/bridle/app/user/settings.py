@@ -37,7 +37,7 @@ from bridle.config.setting_table import key_of
 from bridle.config.tiers import Tiers, WrittenEntry
 from bridle.context.context_settings import ContextSettings, MemorySettings, SkillSection
 from bridle.context.skills.skill_records import SkillSettings
-from bridle.credentials.records import CredentialSettings
+from bridle.credentials.credential_settings import CredentialSettings
 from bridle.mcp.mcp_settings import McpSettings
 from bridle.protocol.commands import CreateSession, SessionOptions
 from bridle.protocol.errors import BridleError, UsageError

@@ -164,7 +164,6 @@ class DailyLog:
         os.rename(path, f"{stem}.{number}.log")
 
     def _remove_old(self, now_ms: int) -> None:
-        """What is too old goes, and what is too much."""
         oldest = f"{self._name}-{iso_ms(now_ms - DAYS_KEPT * _DAY_MS)[:10].replace('-', '')}"
         ours = [
             name

@@ -60,8 +60,6 @@ T = TypeVar("T")
 
 
 class FolderEntry(NamedTuple):
-    """One name in a folder."""
-
     name: str
     is_folder: bool
     is_link: bool

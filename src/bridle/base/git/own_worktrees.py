@@ -203,7 +203,6 @@ class OwnTrees:
         return base
 
     async def changes(self, tree: OwnTree, base: str) -> tuple[ChangedLines, ...]:
-        """What its commits changed."""
         return await self.repository.changed_lines(base, tree.branch)
 
     async def is_untouched(self, tree: OwnTree, base: str) -> bool:

@@ -87,7 +87,6 @@ class Proxy(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def authorization(self) -> str | None:
-        """The value of `Proxy-Authorization`."""
         if self.credentials is None:
             return None
         from base64 import b64encode

@@ -323,7 +323,6 @@ async def addresses_of(host: str, resolve: Resolve) -> list[str]:
 
 
 async def look_up(host: str) -> list[str]:
-    """The addresses the system has for a name."""
     name = host.encode("ascii")
     found = await in_thread(partial(socket.getaddrinfo, name, None, type=socket.SOCK_STREAM))
     return list(dict.fromkeys(str(address[0]) for _, _, _, _, address in found))

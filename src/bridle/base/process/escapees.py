@@ -248,7 +248,6 @@ class ProcessRecord:
         os.write(self._fd, str(os.getpid()).encode())
 
     def close(self) -> None:
-        """None of them runs any more."""
         with contextlib.suppress(OSError):
             os.unlink(self._path)
         os.close(self._fd)

@@ -162,7 +162,6 @@ done
         return self._popen.poll() is not None
 
     def end(self) -> None:
-        """It does nothing any more."""
         self._popen.kill()
         self._popen.wait()
         os.close(self._pipe)

@@ -2,9 +2,9 @@
 
 A process that comes from a call descends from the engine that ran the call: an orphan among them becomes the engine's
 child (`escapees.adopt`), so no fork leads out of that line, ours or that of another engine. Every such process is also
-started with a mark in its environment, which its children inherit, and with one that it cannot take off (`call_mark`):
-by that it is known when its engine was killed and it has emptied its environment. A process that nothing can be known
-of is none we would trust.
+started with a mark in its environment, which its children inherit, and with one that it cannot take off
+(`own_process`). That mark is known even when its engine was killed and it has emptied its environment. A process of
+which nothing is known is not trusted.
 """
 
 from __future__ import annotations
@@ -198,7 +198,6 @@ class ParentProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What people call it."""
         return os.path.basename(self.script or self.word or self.path) or "unknown program"
 
 
@@ -257,7 +256,6 @@ def _script(words: list[str], folder: str) -> str:
 
 
 def file_digest(path: str) -> str:
-    """The SHA-256 of a file. Raises OSError."""
     found = hashlib.sha256()
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):

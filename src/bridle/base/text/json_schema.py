@@ -211,7 +211,6 @@ def _unique_items(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Ite
 
 
 def _schemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A schema and all schemas in it."""
     yield schema
     for name, value in schema.items():
         if name in _DATA:

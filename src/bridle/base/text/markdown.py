@@ -238,8 +238,6 @@ class MarkdownStream:
 
 
 class _Fence:
-    """An open code block."""
-
     def __init__(self, marker: str, indent: int, language: str) -> None:
         self.parts: list[str] = []  # of the unfinished line
         self._marker = marker

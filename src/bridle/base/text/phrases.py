@@ -6,7 +6,6 @@ _MINUTE_MS = 60_000
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 error`, `2 errors`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -106,7 +106,6 @@ def _emoji() -> re.Pattern[str]:
 
 
 def json_line(value: Any) -> str:
-    """One line with its line feed."""
     return escaped(msgspec.json.encode(value).decode()) + "\n"
 
 

@@ -22,8 +22,9 @@ from bridle.cli.option_values import settings_here
 from bridle.cli.stdin import hidden_line
 from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders
+from bridle.credentials.credential_settings import CredentialSettings
 from bridle.credentials.oauth import OAuthClient, client_of, form_post
-from bridle.credentials.records import CredentialSettings, SignIn
+from bridle.credentials.records import SignIn
 from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.providers import DEMO

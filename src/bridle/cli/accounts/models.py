@@ -26,8 +26,8 @@ from bridle.cli.option_values import settings_here
 from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers
+from bridle.credentials.credential_settings import CredentialSettings
 from bridle.credentials.project_secrets import ProjectKeys
-from bridle.credentials.records import CredentialSettings
 from bridle.protocol.errors import BridleError, CredentialError, UsageError
 from bridle.protocol.events import ModelChanged
 from bridle.providers import DEMO

@@ -28,7 +28,7 @@ from bridle.config.folders import folders, home_of
 from bridle.config.origins import checked_value
 from bridle.config.problems import shown
 from bridle.config.settings_writer import SettingChange, set_entry, user_file
-from bridle.credentials.records import CredentialSettings
+from bridle.credentials.credential_settings import CredentialSettings
 from bridle.mcp.foreign_files import (
     MOST_BYTES,
     BadForeignFile,

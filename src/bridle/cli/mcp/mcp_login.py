@@ -25,9 +25,7 @@ from bridle.credentials.oauth import SignInRefused, clause, seconds_of
 from bridle.credentials.records import SignIn
 from bridle.credentials.sign_in import BROWSER_S, brought_by_browser
 from bridle.mcp.server_definitions import (
-    BadReference,
     ServerDefinition,
-    filled_launch,
     is_client_document,
     launch_hash,
 )

@@ -44,7 +44,7 @@ from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders
 from bridle.config.settings_writer import user_file
 from bridle.config.tiers import Tiers
-from bridle.credentials.records import CredentialSettings
+from bridle.credentials.credential_settings import CredentialSettings
 from bridle.plugin.loading import load_plugins
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import ModelChanged

@@ -74,7 +74,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
     def written(self) -> str:
-        """The text of its file."""
         fields = {
             "name": self.name,
             "description": self.description,

@@ -96,7 +96,6 @@ def _storable(name: str) -> str:
 
 
 def content_of(path: str) -> tuple[bytes, float]:
-    """What a file holds, and when it changed."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         status = os.fstat(fd)

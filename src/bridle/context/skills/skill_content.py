@@ -138,7 +138,6 @@ def _check(folder: str, there: Mapping[str, os.stat_result]) -> None:
 
 
 def _digests(folder: str, there: Mapping[str, os.stat_result]) -> dict[str, str]:
-    """What stands for each file that was checked."""
     found: dict[str, str] = {}
     for name, status in there.items():
         path = os.path.join(folder, name)
@@ -152,7 +151,6 @@ def _sha256(data: bytes) -> str:
 
 
 def file_digest(path: str) -> str:
-    """What stands for the content of a file."""
     digest = hashlib.sha256()
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(fd, "rb") as file:

@@ -79,7 +79,6 @@ MAX_SKILLS: Final = 2_000
 
 
 def find_skills(places: Sequence[SkillPlace]) -> FoundSkills:
-    """What lies in these places."""
     skills: list[Skill] = []
     problems: list[SkillProblem] = []
     for place in places:

@@ -94,7 +94,6 @@ def skill_part(skill: Skill, name: str) -> str:
 
 
 def part_names(skill: Skill, most: int) -> list[str]:
-    """The files of a skill beside its SKILL.md."""
     if skill.files:
         return [name for name in sorted(skill.files) if name != SKILL_FILE][:most]
     found: list[str] = []

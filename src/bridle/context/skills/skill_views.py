@@ -79,7 +79,6 @@ def skill_description(
 
 
 def skills_notice(offered: Offered, conversation: Conversation) -> Notice:
-    """The list for people, and the same as data."""
     entries = skill_entries(offered, conversation)
     lines = skill_lines(entries)
     lines += [f"! {visible(str(problem), newlines=False)}" for problem in offered.problems]

@@ -113,7 +113,6 @@ def _last_answer(conversation: Conversation) -> str:
 async def _taken(
     word: HookVerdict, call: ToolCall, phase: Phase, check_again: CheckAgain
 ) -> ToolCall | ToolOutput:
-    """The call as one hook wants it."""
     if word.decision == "block":
         return _blocked(word, call)
     given = word.input if word.input is not None else call.input

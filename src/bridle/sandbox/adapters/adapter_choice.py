@@ -291,7 +291,6 @@ def _from(answer: _Answer) -> ChosenAdapter | None:
 
 
 def _circumstances() -> str:
-    """What the answer depends on."""
     system = os.uname()
     parts = [system.sysname, system.release, system.machine, str(os.getuid())]
     for name in ("bwrap", "unshare"):

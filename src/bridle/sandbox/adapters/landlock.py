@@ -159,7 +159,6 @@ def _lies_below(path: str, folder: str) -> bool:
 
 
 def _step_towards(path: str, folder: str) -> str:
-    """The entry of `folder` on the way to `path`."""
     start = 1 if folder == "/" else len(folder) + 1
     end = path.find("/", start)
     return path if end < 0 else path[:end]

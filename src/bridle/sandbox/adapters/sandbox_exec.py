@@ -85,7 +85,6 @@ def _network(confinement: Confinement) -> Iterator[str]:
 
 
 def _quoted(path: str) -> str:
-    """A path as a string of the profile."""
     if not os.path.isabs(path) or any(ord(character) < 32 or ord(character) == 127 for character in path):
         raise CannotConfine("a folder's name has characters that no sandbox profile can have")
     try:

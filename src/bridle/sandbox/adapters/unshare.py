@@ -112,8 +112,6 @@ def programs() -> UnsharePrograms | None:
 
 
 class Unshare:
-    """Confines with util-linux."""
-
     name = "unshare"
 
     def __init__(self, found: UnsharePrograms) -> None:

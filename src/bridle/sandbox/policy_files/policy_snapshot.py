@@ -54,7 +54,6 @@ class PolicyFile(msgspec.Struct, frozen=True, array_like=True):
     settled: bool = False
 
     def is_same_as(self, other: PolicyFile) -> bool:
-        """Tell whether it says what the other one says."""
         if not (self.is_folder or self.digest or self.link) and self.signature != other.signature:
             return False
         mine = (self.is_folder, self.digest, self.link, self.target)

@@ -217,8 +217,6 @@ class TagIndex:
 
 
 class _Answers:
-    """Reads what the program writes."""
-
     def __init__(self) -> None:
         self.found: list[dict[str, Any]] = []
         self._rest = b""
@@ -240,5 +238,4 @@ def _stamp(source: _Source) -> tuple[int, int, int]:
 
 
 def _is_plain(path: str) -> bool:
-    """A name that stands on one line as it is."""
     return path.isprintable()

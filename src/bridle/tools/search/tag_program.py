@@ -99,7 +99,6 @@ def _open(path: bytes) -> int:
 
 
 def tags(language: str, data: bytes) -> dict[str, Any]:
-    """What a source text defines and refers to."""
     from tree_sitter import Parser, QueryCursor
 
     grammar, query = _grammar(language)
