@@ -48,7 +48,7 @@ from bridle.providers.answers import (
     without_last_thoughts,
 )
 from bridle.providers.endpoints import STANDARD, Quirks, is_closed, sent_schema
-from bridle.providers.failures import vendor_error
+from bridle.providers.failures import as_text, vendor_error
 
 DEFAULT_MAX_TOKENS: Final = 8192
 LEAST_BUDGET: Final = 1024
@@ -258,7 +258,7 @@ class _Thinking:
         self._added[field].add(text)
 
     def whole(self) -> dict[str, Any]:
-        more = {name: _words(self.block.get(name)) + str(text) for name, text in self._added.items()}
+        more = {name: as_text(self.block.get(name)) + str(text) for name, text in self._added.items()}
         return {**self.block, **{name: whole(text) for name, text in more.items()}}
 
 
@@ -345,7 +345,7 @@ class AnthropicDecoder:
                 self._say("thinking", block.get("thinking"))
             case "tool_use":
                 call = PartialCall(self.room)
-                call.name(_words(block.get("id")), _words(block.get("name")))
+                call.name(as_text(block.get("id")), as_text(block.get("name")))
                 given = block.get("input")
                 if isinstance(given, dict) and given:
                     call.add(cast("dict[str, Any]", given))
@@ -404,7 +404,3 @@ def _usage(given: Mapping[str, Any]) -> Usage:
         cache_read_tokens=count(given, "cache_read_input_tokens"),
         cache_write_tokens=count(given, "cache_creation_input_tokens"),
     )
-
-
-def _words(value: Any) -> str:
-    return value if isinstance(value, str) else ""

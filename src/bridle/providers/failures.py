@@ -40,11 +40,11 @@ def vendor_error(data: str | bytes) -> VendorError:
     outer = cast("dict[str, Any]", found)
     inner = outer.get("error", outer)
     if not isinstance(inner, dict):
-        return VendorError(message=_words(inner), kind=_words(outer.get("code") or outer.get("type")))
+        return VendorError(message=as_text(inner), kind=as_text(outer.get("code") or outer.get("type")))
     error = cast("dict[str, Any]", inner)
     code = error.get("code")
     return VendorError(
-        message=_words(error.get("message") or error.get("detail") or outer.get("detail")),
+        message=as_text(error.get("message") or error.get("detail") or outer.get("detail")),
         kind=_error_kind(error, code),
         status=code if isinstance(code, int) and 100 <= code <= 599 else None,
     )
@@ -58,10 +58,10 @@ def _error_kind(error: dict[str, Any], code: Any) -> str:
     ):
         return "content_filter"
     named = code if isinstance(code, str) and not code.isdigit() else None
-    return _words(named or error.get("type") or error.get("status"))
+    return as_text(named or error.get("type") or error.get("status"))
 
 
-def _words(value: Any) -> str:
+def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 

@@ -46,7 +46,7 @@ from bridle.providers.answers import (
     without_last_thoughts,
 )
 from bridle.providers.endpoints import NAME, STANDARD, Quirks, is_closed, sent_schema
-from bridle.providers.failures import VendorError, vendor_error
+from bridle.providers.failures import VendorError, as_text, vendor_error
 
 _EFFORTS: Final = {"off": "none", "low": "low", "medium": "medium", "high": "high", "max": "high"}
 _ENCODER: Final = msgspec.json.Encoder()
@@ -330,7 +330,7 @@ class ResponsesDecoder:
 
     def _call(self, place: int, item: dict[str, Any]) -> None:
         call = self._call_at(place)
-        call.name(_words(item.get("call_id")), _words(item.get("name")))
+        call.name(as_text(item.get("call_id")), as_text(item.get("name")))
         arguments = item.get("arguments")
         if isinstance(arguments, str) and arguments:
             call.replace(arguments)
@@ -380,7 +380,7 @@ class _Places:
 
 def _names(item: Mapping[str, Any] | None) -> tuple[str, ...]:
     """What an item may be called elsewhere in the stream."""
-    return tuple(filter(None, (_words(item.get("id")), _words(item.get("call_id"))))) if item else ()
+    return tuple(filter(None, (as_text(item.get("id")), as_text(item.get("call_id"))))) if item else ()
 
 
 def _stop(response: Mapping[str, Any]) -> StopReason:
@@ -418,7 +418,3 @@ def _object(value: Any) -> dict[str, Any]:
 def _objects(value: Any) -> list[dict[str, Any]]:
     rows = cast("list[Any]", value) if isinstance(value, list) else []
     return [cast("dict[str, Any]", row) for row in rows if isinstance(row, dict)]
-
-
-def _words(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -55,7 +55,7 @@ def write_atomic(path: str, data: bytes, *, mode: int = 0o600, durable: bool = T
     try:
         try:
             os.fchmod(fd, mode)
-            _write_all(fd, data)
+            write_all(fd, data)
             if durable:
                 os.fsync(fd)
         finally:
@@ -83,7 +83,7 @@ def write_new(path: str, text: str) -> None:
             raise
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]

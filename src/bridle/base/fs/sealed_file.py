@@ -16,6 +16,8 @@ import os
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from bridle.base.fs.files import write_all
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -36,7 +38,7 @@ class SealedWriter:
         self._label = label.encode()
         self._number = 0
         self._waiting = bytearray()
-        self._put(_HEAD + salt)
+        write_all(self._fd, _HEAD + salt)
 
     def write(self, data: bytes) -> None:
         """Takes more; up to a piece of it waits in memory."""
@@ -54,13 +56,8 @@ class SealedWriter:
             os.close(self._fd)
 
     def _seal(self, piece: bytes) -> None:
-        self._put(self._cipher.encrypt(_nonce(self._number), piece, self._label))
+        write_all(self._fd, self._cipher.encrypt(_nonce(self._number), piece, self._label))
         self._number += 1
-
-    def _put(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._fd, rest) :]
 
 
 def unsealed(path: str, key: bytes, label: str) -> Generator[bytes]:

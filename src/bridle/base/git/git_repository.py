@@ -25,8 +25,6 @@ _EMPTY_TREES = {
 _FILTERED = "git hands files of this repository to a program ({}), and no sandbox holds it here"
 _ERROR_BYTES = 4_000
 _MAX_LISTED = 100_000_000
-_TIMEOUT_S = 20.0
-_MAX_BYTES = 1_000_000
 _NONE_FOUND = 1
 _HEADING = "diff --git "
 
@@ -134,10 +132,20 @@ class GitDiff(NamedTuple):
 class Repository:
     """The repository around the folder `cwd`. Every method raises `GitFailed`."""
 
-    def __init__(self, start: StartGit, *, cwd: str, program: str = "git") -> None:
+    def __init__(
+        self,
+        start: StartGit,
+        *,
+        cwd: str,
+        program: str = "git",
+        timeout_s: float = 20.0,
+        max_bytes: int = 1_000_000,
+    ) -> None:
         self._start = start
         self._cwd = cwd
         self._program = program
+        self._timeout_s = timeout_s
+        self._max_bytes = max_bytes
 
     async def root(self) -> str:
         """The top folder of the working tree.
@@ -366,8 +374,8 @@ class Repository:
                 call,
                 start=self._start,
                 cwd=self._cwd,
-                timeout_s=_TIMEOUT_S,
-                max_bytes=max_bytes or _MAX_BYTES,
+                timeout_s=self._timeout_s,
+                max_bytes=max_bytes or self._max_bytes,
                 enclosed=bool(filters),
             )
         except CannotStart as problem:

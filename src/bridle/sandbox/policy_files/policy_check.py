@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from bridle.base.fs.files import private_folder
+from bridle.base.fs.files import private_folder, write_all
 from bridle.base.fs.paths import is_beneath, is_beneath_any
 from bridle.base.fs.placeholders import CLOCK_TICK_NS, is_stand_in, take_away
 from bridle.base.secrets.secret_files import is_held_file, is_secret_like
@@ -290,9 +290,7 @@ class _LockedFile:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_SH)
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
+            write_all(self._fd, data)
         except OSError:
             self.remove()
             raise

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
-from bridle.base.fs.files import open_beneath
+from bridle.base.fs.files import open_beneath, write_all
 from bridle.tools.patches.text_files import TextFile
 
 _NEW_FILE_MODE = 0o666
@@ -38,7 +38,7 @@ def replace_beneath(resolved_path: str, data: bytes) -> bool:
         fd = os.open(temporary, flags, _NEW_FILE_MODE if existing is None else 0o600, dir_fd=where)
         try:
             try:
-                _write_all(fd, data)
+                write_all(fd, data)
                 if existing is not None:
                     _make_alike(fd, existing, _attributes(f"/proc/self/fd/{where}/{name}"), resolved_path)
             finally:
@@ -126,12 +126,6 @@ def _folder(path: str) -> Generator[int, None, None]:
         yield where
     finally:
         os.close(where)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
 
 
 class FileState(NamedTuple):
