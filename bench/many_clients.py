@@ -14,7 +14,7 @@ from served import Served, said, served, turn
 
 from bridle.base.net.websocket_client import SocketClosed, WebSocketClient
 from bridle.conformance.exchanges import OpenStream, exchange_at
-from bridle.control.event_batches import TICK_S
+from bridle.control.service import TICK_S
 from bridle.protocol.commands import AttachSession, EndSession
 from bridle.protocol.queries import CheckHealth, DescribeSession
 

@@ -22,7 +22,7 @@ from bridle.protocol.commands import CreateSession, SendInput, SessionOptions
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
-from bridle.sessions.archive.beside_files import forget_beside
+from bridle.sessions.archive.beside_store import forget_beside
 from bridle.sessions.archive.stored_archive import StoredArchive
 from bridle.sessions.memory_store import MemoryStore
 

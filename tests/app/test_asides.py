@@ -8,8 +8,8 @@ import pytest
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
+from bridle.engine.aside import BESIDE
 from bridle.engine.ports import ModelPart, ModelRequest
-from bridle.engine.side_question import BESIDE
 from bridle.engine.steps import encode
 from bridle.protocol import events as e
 from bridle.protocol.commands import AskAside, CancelTurn, SetEffort

@@ -15,9 +15,9 @@ from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.context.compaction_layer import UNKNOWN_WINDOW, CompactionSettings, Compactor, CompactorNeeds
 from bridle.context.summaries import HEADER
+from bridle.engine.aside import BESIDE
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText, Provider, Wire
-from bridle.engine.side_question import BESIDE
 from bridle.engine.steps import encode
 from bridle.protocol import events as e
 from bridle.protocol.commands import CancelTurn, RunSlash

@@ -20,8 +20,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.protocol import events as e
 from bridle.providers.script import call, say
-from bridle.sessions.archive.beside_files import forget_beside
-from bridle.sessions.archive.beside_store import transcripts_of
+from bridle.sessions.archive.beside_store import forget_beside, transcripts_of
 from bridle.sessions.archive.export import clean, jsonl
 from bridle.sessions.archive.stored_archive import StoredArchive
 from bridle.sessions.archive.transcript_file import FILE_NAMES, Format

@@ -13,8 +13,7 @@ from bridle.app.user.stored_keys import session_store
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.protocol.events import ToolResult
-from bridle.sessions.archive.beside_files import forget_beside
-from bridle.sessions.archive.beside_store import outputs_of
+from bridle.sessions.archive.beside_store import forget_beside, outputs_of
 from bridle.sessions.archive.stored_archive import StoredArchive
 from cli_kit import Place
 

@@ -5,7 +5,7 @@ from mcp.server.lowlevel.server import Server
 
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import of_kind
-from bridle.engine.side_question import BESIDE
+from bridle.engine.aside import BESIDE
 from bridle.mcp.sampling_requests import SampleReply, SampleRequest, SamplingBudget
 from bridle.protocol.events import Notice, ToolResult
 from bridle.protocol.questions import (

@@ -28,7 +28,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.questions import OrphanAnswer
 from bridle.providers.script import answer, call, say
-from bridle.recovery.evidence import InterruptedRun, findings
+from bridle.recovery.court import InterruptedRun, findings
 
 GIT = {
     "GIT_CONFIG_GLOBAL": os.devnull,

@@ -12,8 +12,7 @@ import pytest
 from bridle.engine.undo_records import NEVER_THE_SAME
 from bridle.sessions.archive import retention
 from bridle.sessions.log import undo_store
-from bridle.undo.content_intake import BATCH_BYTES, Keeping
-from bridle.undo.file_tree import Look, WatchedFolders, signature_of
+from bridle.undo.file_tree import BATCH_BYTES, Keeping, Look, WatchedFolders, signature_of
 from bridle.undo.keeper import Keeper
 from sessions.session_kit import new_store, python, raw
 from undo.undo_kit import Workshop, any_cache, workshop

@@ -18,7 +18,7 @@ from bridle.mcp.server_state import ServerState
 from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.queries import AnyQuery, AnyQueryAnswer
 from bridle.providers.known_models import KnownModels
-from bridle.sessions.archive.beside_files import copy_outputs, forget_beside
+from bridle.sessions.archive.beside_store import copy_outputs, forget_beside
 
 
 class EngineAnswers:

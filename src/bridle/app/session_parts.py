@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog
     from bridle.mcp.shared_server import ServerPool
-    from bridle.recovery.evidence import InterruptedRun
+    from bridle.recovery.court import InterruptedRun
     from bridle.safety.hooks.session_hooks import Hooks
 
 GOAL = DescribedSlash(

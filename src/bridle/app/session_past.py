@@ -11,8 +11,7 @@ from bridle.context.summaries import carried_summary
 from bridle.engine.conversation import Conversation
 from bridle.engine.resume import not_after_the_end, orphans, unexpired
 from bridle.engine.store_ports import Store
-from bridle.recovery.court import refusal
-from bridle.recovery.evidence import InterruptedRun
+from bridle.recovery.court import InterruptedRun, refusal
 from bridle.sandbox.read_only_git import repository_of
 from bridle.tools.patches.patches import files_of_patch
 

@@ -28,9 +28,9 @@ from bridle.protocol.messages import Parameters, TextBlock
 from bridle.protocol.slash_arguments import SlashArgument
 
 if TYPE_CHECKING:
+    from bridle.engine.aside import AskAside
     from bridle.engine.conversation import Conversation, Entry
     from bridle.engine.journal import Journal
-    from bridle.engine.side_question import AskAside
 
 _INSTRUCTIONS: Final = r"^# Instructions from (.+)$"
 

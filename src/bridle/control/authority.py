@@ -48,11 +48,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeantSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gate knows of the session that is meant: by itself, that nothing is open and nothing is given.
-
-    `slash` are the commands it carries out itself (`name:` is every one that begins so), `mode` and `effort` are those
-    in force, `bounds` are for one to be opened.
-    """
+    """The meant session as the gate sees it; by default nothing is open. `slash` are its own commands (`name:` is a
+    prefix), `mode` and `effort` apply now, `bounds` are for one to be opened."""
 
     is_open: bool = False
     attached: bool = False
@@ -76,10 +73,8 @@ Check: TypeAlias = Callable[[Client, Any, MeantSession], Refusal | None]
 
 
 def may(client: Client, claims: Claims | None, asked: Asked, live: MeantSession) -> Refusal | None:
-    """The reason to refuse `asked` with, or None. `claims` are those of the client's token; None where it needs none.
-
-    What lies outside of a client's claims does not exist for it.
-    """
+    """Return the reason to refuse `asked`, or None. `claims` are those of the client's token. A session outside of
+    them does not exist for the client."""
     kind = type(asked).__name__
     session = session_of(asked)
     if (refusal := outside(claims, asked)) is not None:
@@ -281,7 +276,6 @@ def _anything(_value: Any, _bounds: Bounds) -> bool:
 
 
 def _at_most(value: Any, limit: float | None) -> bool:
-    """What is less than nothing is no limit."""
     return isinstance(value, int | float) and value >= 0 and (limit is None or value <= limit)
 
 

@@ -66,11 +66,8 @@ Hear = Callable[[str, Mapping[str, Any]], None]
 
 
 class Tokens:
-    """Issues tokens and reads them. The first of `secrets` signs, all are accepted.
-
-    A token that names no sessions is good for all of them: only those this engine was started with may do that, and
-    each is known here by its id. `hear` is told of every refusal, `refusals` counts them by reason.
-    """
+    """Issues and reads tokens. The first of `secrets` signs, all are accepted. A token for all sessions must be one
+    that this engine was started with. `hear` is told of every refusal, `refusals` counts them by reason."""
 
     def __init__(
         self,

@@ -47,7 +47,6 @@ class ShownCodes:
         return False
 
     def hide(self, question_id: str) -> None:
-        """What was shown counts no more."""
         shown = self._shown_to.pop(question_id, None)
         if shown is not None:
             live, client = shown
@@ -117,7 +116,6 @@ def _for(asked: MintRequest) -> str:
 
 
 def show_on_terminal(text: str) -> bool:
-    """Writes to the terminal this process was started in, wherever its output goes."""
     try:
         fd = os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError:

@@ -20,7 +20,6 @@ from starlette.routing import Route as StarletteRoute
 from starlette.websockets import WebSocket
 
 from bridle.control.authority import FOR_THE_ATTACHED, session_of
-from bridle.control.event_batches import event_batches
 from bridle.control.http_status import problem_of, status_of
 from bridle.control.openapi import document
 from bridle.control.request_guard import (
@@ -32,11 +31,17 @@ from bridle.control.request_guard import (
     claims_of,
     origin_of,
 )
-from bridle.control.routes import Route, kind_meant, routes
+from bridle.control.routes import (
+    Route,
+    TurnResult,
+    begin_mint,
+    confirm_mint,
+    kind_meant,
+    revoke_token,
+    routes,
+)
 from bridle.control.served_clients import CLIENT_HEADER, TokenClient
-from bridle.control.service import Service, metrics_text
-from bridle.control.token_routes import begin_mint, confirm_mint, revoke_token
-from bridle.control.turn_result import TurnResult
+from bridle.control.service import Service, event_batches, metrics_text
 from bridle.control.websocket_app import serve_websocket
 from bridle.protocol import commands as c
 from bridle.protocol.codec import wire_of

@@ -141,7 +141,6 @@ class HttpServer:
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns when it answers. Raises `ssl.SSLError` or OSError where the certificate cannot be used."""
         self._serving = asyncio.ensure_future(self._server.serve(sockets=[self._socket]))
         ready = asyncio.ensure_future(self._server.ready.wait())
         await asyncio.wait((self._serving, ready), return_when=asyncio.FIRST_COMPLETED)

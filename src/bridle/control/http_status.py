@@ -51,7 +51,6 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(reason: str) -> int:
-    """The HTTP status of a reason."""
     known = SENTENCES.get(reason)
     if reason in _STATUS:
         return _STATUS[reason]
@@ -61,6 +60,5 @@ def status_of(reason: str) -> int:
 
 
 def problem_of(failure: BridleError) -> Problem:
-    """What others may read of it."""
     told = told_outside(failure)
     return Problem(reason=told.reason, message=told.message, data=told.data)

@@ -60,7 +60,6 @@ class InProcessConnection:
         return self._multiplexer.follow(self._client, self.claims, session, since)
 
     def overhear(self, session: str, *, since: int) -> AsyncGenerator[Envelope]:
-        """The same for a request that waits for an event: nobody is here by it."""
         return self._multiplexer.overhear(self._client, self.claims, session, since)
 
     async def close(self) -> None:

@@ -37,7 +37,6 @@ class EngineSocket:
         write_atomic(self.place.note_file, msgspec.json.encode(self._note), durable=False)
 
     def close(self) -> None:
-        """Nothing of it is left. Safe to call twice."""
         if not self._lock.held:
             return
         self.socket.close()
@@ -118,10 +117,7 @@ class TcpAddress(msgspec.Struct, frozen=True):
 
 
 def tcp_address(text: str, name: str = "--listen") -> TcpAddress:
-    """`127.0.0.1:8421`, `[::1]:8421`, `localhost:8421`; no host that could mean several addresses.
-
-    `name` is the option or setting that says so.
-    """
+    """Read `127.0.0.1:8421`, `[::1]:8421` or `localhost:8421`, named by the option or setting `name`."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if host == "localhost":

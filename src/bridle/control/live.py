@@ -51,11 +51,8 @@ class HeldLog(Protocol):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """An opened session.
-
-    `features` answer queries about it and bring its commands and prompts. `effort` is that of its settings. The session
-    ends after `idle_s` without clients and work, unless it is pinned.
-    """
+    """An opened session. `features` answer its queries and bring commands and prompts; `effort` is that of its
+    settings. It ends after `idle_s` without clients and work, unless it is pinned."""
 
     session: Session
     features: Joined
@@ -73,10 +70,8 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveSession:
-    """One run of a session. `command` is what it was opened with; `ended` hears, once, that it is over.
-
-    `cause` is why it ended, `failure` why not all of it could be kept.
-    """
+    """One run of a session, opened with `command`. `ended` hears once that it is over; `cause` and `failure` say why
+    it ended and why not all of it was kept."""
 
     def __init__(self, command: CreateSession, *, clock: Clock, ended: Callable[[LiveSession], None]) -> None:
         self.id = command.resume or ""
@@ -197,7 +192,6 @@ class LiveSession:
         return self._private.pop(client, [])
 
     def follows(self, client: str) -> bool:
-        """Whether this client has an open stream of events."""
         return self._streams[client] > 0
 
     @property
@@ -207,10 +201,8 @@ class LiveSession:
         )
 
     async def end(self, cause: EndCause) -> None:
-        """Ends the run, once, whoever asks; returns when its lock and its name are free.
-
-        Raises `StoreError` where what it had could not be kept; it has ended all the same.
-        """
+        """End the run, once; return when its lock and name are free. Raises `StoreError` where not everything could
+        be kept; it has ended all the same."""
         self.end_soon(cause)
         if self._ending is not None:
             await asyncio.shield(self._ending)

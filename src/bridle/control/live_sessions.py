@@ -120,7 +120,6 @@ class LiveSessions:
     # Looking
 
     def get(self, session: str | None) -> LiveSession | None:
-        """The run of this session, in whatever state it is."""
         return self._live.get(session or "")
 
     def at(self, session: str) -> LiveSession:
@@ -154,7 +153,6 @@ class LiveSessions:
         return live is not None and client in live.attachments
 
     def session(self, session: str) -> Session:
-        """The open session of this id."""
         live = self.open_one(session)
         if live is None:
             raise CommandRefused("SessionNotOpen", session=session)
@@ -218,10 +216,8 @@ class LiveSessions:
     async def _resumed(
         self, name: str, client: Client, command_of: Callable[[CreateSession, Bounds | None], CreateSession]
     ) -> tuple[LiveSession, bool]:
-        """The live session of this name, which may be opened for it; True if it was. Two who come at once get one.
-
-        What it is opened with is made of its id and its folder when nothing of an earlier run is under way any more.
-        """
+        """Return the live session of this name, opened if needed, and whether it was. Two callers at once get one
+        run."""
         session, cwd = await self._source.find(name)
         plain = CreateSession(cwd=cwd, resume=session)
         bounds = await self.bounds_for(client, plain)
@@ -245,7 +241,6 @@ class LiveSessions:
         return live, True
 
     def _refuse_if_closing(self) -> None:
-        """What is opened now would run in an engine that waits for nobody any more."""
         if self._is_closing:
             raise CommandRefused("EngineStopping")
 
@@ -262,7 +257,6 @@ class LiveSessions:
     # Ending
 
     def _forget(self, live: LiveSession) -> None:
-        """A run is over, or did not begin. The session stays: whoever comes next begins another run."""
         if self._live.get(live.id) is live:
             del self._live[live.id]
         for client in live.attachments:
@@ -288,10 +282,8 @@ class LiveSessions:
             del self._saw_end[left]
 
     async def close(self) -> None:
-        """Ends every session, all at once: turns are cancelled, readers reach their end. From now on none is opened.
-
-        Raises the first failure to keep a session there was, afterwards: who ended it may not have been told.
-        """
+        """End all sessions at once and open no more. Raises the first failure to keep a session, once all have
+        ended."""
         self._is_closing = True
         await asyncio.gather(*map(_shut_down, {*self._live.values(), *self._opening}))
         if self._failure is not None:

@@ -125,10 +125,8 @@ class EventReader(msgspec.Struct, frozen=True, kw_only=True):
     check: Callable[[Claims], None]
 
     async def follow(self, since: int) -> AsyncIterator[Envelope]:
-        """The events above an id; the client is here while it reads them.
-
-        First come the questions that wait, where they were put before `since`, and who else is here.
-        """
+        """Yield the events above an id; the client is here while it reads. Open questions from before `since`, and
+        who else is here, come first."""
         self.live.begin_stream(self.client)
         try:
             async for envelope in self._stream(since):
@@ -207,11 +205,8 @@ A = TypeVar("A", bound=Asked)
 
 
 class Multiplexer:
-    """The door of the live sessions for every client of this process.
-
-    `check_claims` is asked for everything a client with a token wants; `hear_refusal` hears of whatever was refused for
-    who asked.
-    """
+    """The door of the live sessions for every client of this process. `check_claims` checks every request with a
+    token; `hear_refusal` hears of refusals."""
 
     def __init__(
         self,
@@ -231,10 +226,8 @@ class Multiplexer:
         """Whether this was the answer to a code that was shown to this client, which is void then."""
 
     async def handle(self, client: Client, claims: Claims | None, command: AnyCommand) -> Accepted:
-        """Carries a command out. A reply that names an event comes when that event is kept, as the event does.
-
-        One with an id that was carried out before has the answer it had; who opened a session is attached to it.
-        """
+        """Carry a command out. The reply comes when the event that it names is kept. A repeated id gets the same
+        answer; the client that opened a session is attached to it."""
         try:
             if claims is not None:
                 self._check_claims(claims)
@@ -332,11 +325,8 @@ class Multiplexer:
     # The gate
 
     async def _by_id(self, claims: Claims | None, asked: A) -> A:
-        """The same about the id of the session, where another name of it was given.
-
-        For a client that is bound to sessions only a whole alias is one more name, and only of those: what it is told
-        of any other name is the same, whether there is such a session or not.
-        """
+        """Return the same about the id of the session, where another name was given. A client bound to sessions may
+        use whole aliases of those alone, and cannot tell whether others exist."""
         name = session_of(asked)
         if not name or self.live.get(name) is not None:
             return asked
@@ -419,7 +409,6 @@ class Multiplexer:
     def overhear(
         self, client: Client, claims: Claims | None, session: str, since: int
     ) -> AsyncGenerator[Envelope]:
-        """The events above an id, for a request that waits for one of them: nobody is here by it."""
         self._admit(client, claims, FollowEvents(session))
         return self._reader(client, claims, session).overhear(since)
 

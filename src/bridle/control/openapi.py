@@ -15,10 +15,8 @@ import msgspec
 
 from bridle.control.http_status import STATUSES, Problem
 from bridle.control.minting import MintRequest, PendingMint
-from bridle.control.routes import Route, routes
+from bridle.control.routes import Confirmation, NewToken, RevokedToken, Route, TurnResult, routes
 from bridle.control.served_clients import CLIENT_HEADER
-from bridle.control.token_routes import Confirmation, NewToken, RevokedToken
-from bridle.control.turn_result import TurnResult
 from bridle.protocol.commands import Accepted
 from bridle.protocol.handshake import PROTOCOL_VERSION, Handshake
 from bridle.protocol.queries import AnyQueryAnswer

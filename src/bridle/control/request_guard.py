@@ -41,10 +41,8 @@ _ALWAYS: tuple[tuple[bytes, bytes], ...] = (
 
 
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the engine listens. `hosts` are the only Host headers there, `origins` the pages that may ask.
-
-    `public`: others on the network reach it, so a token has to name its sessions.
-    """
+    """An address the engine listens on, with the allowed Host headers and origins. On a `public` one, tokens must
+    name their sessions."""
 
     name: str
     hosts: frozenset[str]
@@ -74,11 +72,8 @@ class TokenReader(Protocol):
 
 
 class RequestGuard:
-    """The application behind it is reached by those who may ask, with the claims of their token.
-
-    `note_refusal` hears of every refusal: its reason and from where. At `bearer_paths` the token stands in
-    `Authorization`, as clients of another protocol send it.
-    """
+    """Lets requests with valid claims reach the application. `note_refusal` hears of every refusal. At
+    `bearer_paths` the token stands in `Authorization`."""
 
     def __init__(
         self,

@@ -13,8 +13,13 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from bridle.control.minting import MintRequest, PendingMint
+from bridle.control.request_guard import Listener
+from bridle.control.service import Service
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.tokens import Claims
 
 Method = Literal["GET", "POST", "DELETE"]
 _OF_SESSION = "/v1/sessions/{session}"
@@ -65,13 +70,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """The fields that stand in the body or in the query string."""
         fields = dict.fromkeys(field for kind in self.kinds for field in kind.__struct_fields__)
         return tuple(field for field in fields if field not in self.in_path)
 
 
 def routes() -> tuple[Route, ...]:
-    """All there are, in the order of the kinds."""
     found: dict[tuple[Method, str], list[type[Any]]] = {}
     for kind in get_args(c.AnyCommand):
         found.setdefault(_COMMANDS.get(kind) or ("POST", _named_command(kind)), []).append(kind)
@@ -106,3 +109,55 @@ def kind_meant(route: Route, body: Mapping[str, Any]) -> type[Any]:
 
 def _needed(kind: type[Any]) -> set[str]:
     return {field.name for field in msgspec.structs.fields(kind) if field.required}
+
+
+class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the turn of an input ended that was waited for: `text` is what the model said last."""
+
+    session: str
+    event: int
+    stop: str
+    reason: str | None = None
+    text: str = ""
+
+
+class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request for a token is answered with: which one, and the code that was shown for it."""
+
+    mint_id: str
+    code: str
+
+
+class NewToken(msgspec.Struct, frozen=True, kw_only=True):
+    token: str
+
+
+class RevokedToken(msgspec.Struct, frozen=True, kw_only=True):
+    jti: str
+
+
+async def begin_mint(
+    service: Service, by: Claims, listener: Listener, wanted: Mapping[str, Any]
+) -> PendingMint:
+    if listener.name != "unix":
+        raise CommandRefused("MintRefused", problem="it is asked for on the engine's own socket")
+    try:
+        request = msgspec.convert(wanted, MintRequest, strict=False)
+    except msgspec.ValidationError as problem:
+        raise CommandRefused("BadCommand", kind="MintRequest", problem=str(problem)) from None
+    return await service.minting().begin(by, request)
+
+
+def confirm_mint(service: Service, by: Claims, body: Mapping[str, Any]) -> NewToken:
+    try:
+        given = msgspec.convert(body, Confirmation)
+    except msgspec.ValidationError as problem:
+        raise CommandRefused("BadCommand", kind="Confirmation", problem=str(problem)) from None
+    return NewToken(token=service.minting().confirm(by, given.mint_id, given.code))
+
+
+def revoke_token(service: Service, by: Claims, jti: str) -> RevokedToken:
+    if not service.minting().may_revoke(by, jti):
+        raise CommandRefused("NotGranted", what="RevokeToken")
+    service.revoke(jti, by.jti)
+    return RevokedToken(jti=jti)

@@ -112,7 +112,6 @@ class ServedClients:
         self._connected: set[str] = set()
 
     def of_token(self, claims: Claims) -> TokenClient:
-        """The client of all requests of this token."""
         known = self._of_token.get(claims.jti)
         if known is None:
             self._forget_ended()

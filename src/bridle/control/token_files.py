@@ -37,11 +37,9 @@ class _Register(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenFile:
-    """`control.TokenRegister` in `tokens.json` of the state folder, 0600, for every process of this data folder.
-
-    What another process wrote is seen with the next question: a file that was replaced is another file. Whoever signs
-    with its secret uses no other one: with the file, what was revoked is lost, so nothing counts until it begins anew.
-    """
+    """`control.TokenRegister` in `tokens.json` of the state folder, shared by all processes of a data folder. A
+    replaced file is noticed at the next question. If the file is lost, so are revocations: nothing signed with its
+    secret counts until restart."""
 
     def __init__(self, state: str, clock: Clock) -> None:
         self.path = os.path.join(state, "tokens.json")

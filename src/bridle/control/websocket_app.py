@@ -20,11 +20,10 @@ from typing import Annotated, Any
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from bridle.control.event_batches import event_batches
 from bridle.control.http_status import problem_of
 from bridle.control.request_guard import claims_of, origin_of
 from bridle.control.served_clients import client_name
-from bridle.control.service import Service
+from bridle.control.service import Service, event_batches
 from bridle.protocol.codec import decode_command, decode_request, wire_of
 from bridle.protocol.commands import AttachSession
 from bridle.protocol.connection import Connection

@@ -1,20 +1,112 @@
-"""Questions of people beside the conversation (`/btw`): what the model is sent for one, and which are open.
+"""Questions of users beside the conversation (`/btw`), and single requests that belong to no step.
 
-Such a request has everything the conversation has and changes none of it: no message, no step, no call. The question
-and the answer are events, so that every client sees them and the log knows what was paid for; no fold takes them.
+The question and its answer are events. No fold takes them, so the conversation stays as it is.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
+import msgspec
+
+from bridle.base.clock import Clock
 from bridle.engine.conversation import Conversation
+from bridle.engine.deadline import Deadline
 from bridle.engine.journal import Journal
-from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
-from bridle.protocol.events import AsideAnswered, AsideAsked, CommandStamp
-from bridle.protocol.messages import Message, TextBlock, ToolUseBlock
+from bridle.engine.ports import (
+    ModelAlive,
+    ModelCall,
+    ModelDone,
+    ModelRequest,
+    ModelText,
+    ModelThinking,
+    ModelThought,
+    ModelYield,
+    Provider,
+)
+from bridle.engine.sizes import AnswerRoom
+from bridle.engine.steps import CostOf, encode_aside
+from bridle.protocol.errors import BridleError, CommandRefused, ProviderError, StoreError, sentence
+from bridle.protocol.events import (
+    AsideAnswered,
+    AsideAsked,
+    CommandStamp,
+    DurableEvent,
+    PrefixSet,
+    RequestPurpose,
+)
+from bridle.protocol.messages import Message, StopReason, TextBlock, ToolUseBlock, Usage
+
+BESIDE = 0
+"""The step of a request that belongs to no step."""
+
+
+class AsideAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model said. Only with `stop` at `end_turn` did it say all of it."""
+
+    text: str
+    stop: StopReason
+
+
+AskAside: TypeAlias = Callable[[PrefixSet, Sequence[Message]], Awaitable[AsideAnswer]]
+"""Asks the model of the prefix once. Raises `ProviderError` where no whole answer came, in time or at all."""
+
+
+def ask_aside(
+    *,
+    provider: Callable[[str, str], Provider],
+    clock: Clock,
+    cost_of: CostOf,
+    emit: Callable[[DurableEvent], object],
+    timeout_s: float,
+    purpose: RequestPurpose,
+) -> AskAside:
+    """Asks without the layers, and once: nothing is retried, nothing streams to anybody. What it cost is an event."""
+
+    async def ask(prefix: PrefixSet, messages: Sequence[Message]) -> AsideAnswer:
+        asked = provider(prefix.provider, prefix.model)
+        body = encode_aside(prefix, messages, asked.wire)
+        request = ModelRequest(model=prefix.model, body=body, step=BESIDE, answers=0, purpose=purpose)
+        try:
+            async with Deadline(clock, timeout_s):
+                answer, usage = await _read(asked, request)
+        except TimeoutError:
+            raise ProviderError("StreamSilent", provider=asked.name, timeout_s=f"{timeout_s:g}") from None
+        if usage != Usage():
+            cost = cost_of(prefix.provider, prefix.model, usage)
+            emit(msgspec.structs.replace(cost, purpose=purpose))
+        return answer
+
+    return ask
+
+
+async def _read(provider: Provider, request: ModelRequest) -> tuple[AsideAnswer, Usage]:
+    text: list[str] = []
+    room = AnswerRoom()
+    done: ModelDone | None = None
+    stream = provider.stream(request)
+    try:
+        async for part in stream:
+            match part:
+                case ModelText():
+                    room.take(len(part.text))
+                    text.append(part.text)
+                case ModelDone():
+                    done = part
+                case ModelThinking() | ModelThought() | ModelCall() | ModelAlive() | ModelYield():
+                    pass
+                case _:
+                    assert_never(part)
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+    if done is None:
+        raise ProviderError("BadStream", provider=provider.name, problem="it ended in the middle")
+    return AsideAnswer(text="".join(text), stop=done.stop), done.usage
+
 
 AnswerAside: TypeAlias = Callable[[str], Awaitable[str]]
 """Asks the model beside the conversation. Raises `BridleError` where no whole answer came."""

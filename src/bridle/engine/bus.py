@@ -79,11 +79,8 @@ class Bus:
     async def follow(
         self, log: SessionLog, since: int, *, until: Callable[[], bool] = lambda: False
     ) -> AsyncIterator[Envelope]:
-        """Everything with an id above `since`, with its bytes as stored: first from the log, then from the ring as it
-        happens.
-
-        It is over when `until` holds; who waits looks again when the bus is woken.
-        """
+        """Yield everything above `since` with its stored bytes: first from the log, then live. End when `until`
+        holds; a waiting reader looks again when the bus is woken."""
         last_id = since
         expired: Envelope | None = None
         while last_id + 1 < self._oldest_id and not until():
@@ -132,10 +129,7 @@ class Bus:
             raise self._error
 
     def _coalesced(self, envelope: Envelope, position: int) -> tuple[Envelope, int]:
-        """A live event with those right behind it that say the same again or go on with it, and where the next stands.
-
-        A reader that keeps up has none of them waiting and gets each as it is.
-        """
+        """Join a live event with those right behind it that continue it; return also the position of the next one."""
         kind, start = type(envelope.event), position
         texts: list[str] = []
         while position < self._first + len(self._ring):

@@ -81,10 +81,8 @@ MAIN = Invocation()
 
 
 class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A requested call without a result. `started` is its intent, if it got that far, written at `started_ms`.
-
-    `invocation` is whose call it is.
-    """
+    """A requested call without a result. `started` is its intent, written at `started_ms`; `invocation` made the
+    call."""
 
     call: RequestedCall
     started: ToolCallStarted | None = None

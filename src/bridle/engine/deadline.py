@@ -24,10 +24,7 @@ ENDING_S = 10.0
 
 class Deadline:
     """`async with` scope that cancels its task after `seconds` without a `touch` and then raises TimeoutError.
-
-    Touching helps for `most_s` at most; then it takes an `allow`. A cancellation from elsewhere passes through
-    unchanged.
-    """
+    Without an `allow`, touching helps for `most_s` at most. A foreign cancellation passes through."""
 
     def __init__(self, clock: Clock, seconds: float, *, most_s: float = math.inf) -> None:
         self.ran_out_s = 0.0
@@ -89,10 +86,8 @@ class Deadline:
 async def finish(
     name: str, end: Callable[[], Awaitable[None]], clock: Clock, emit: Callable[[Degraded], object]
 ) -> None:
-    """Awaits `end` for `ENDING_S` at most. What fails, or does not come to an end, is told of by `emit`.
-
-    Code that blocks the loop itself cannot be left: nothing else runs then, nor does time pass for it.
-    """
+    """Await `end` for `ENDING_S` at most. `emit` gets what fails or does not end. Code that blocks the loop cannot
+    be left."""
 
     def tell(reason: str, **data: str) -> None:
         with suppress(StoreError):  # whoever ends the session finds out by itself

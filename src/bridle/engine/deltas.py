@@ -44,7 +44,6 @@ class DeltaWriter:
         self._add("thinking", text)
 
     def finish(self) -> None:
-        """Writes everything that is still held back."""
         self._end_kind()
 
     def abandon(self) -> None:
@@ -103,10 +102,8 @@ class DeltaWriter:
 
 
 class ProgressWriter:
-    """Shows what a call prints while it runs. Nothing here is stored; a flood costs 30 small events a second.
-
-    Of a call that is over within the first of these moments, nothing is shown: its result says it all.
-    """
+    """Shows the output of a running call: at most 30 small events a second, none for a call that ends at once.
+    Nothing is stored."""
 
     def __init__(self, journal: Journal, clock: Clock, call_id: str) -> None:
         self._journal = journal

@@ -37,11 +37,8 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watcher(Protocol):
-    """Protocol for session observers such as hooks. An observer may reject an input; it hears of the rest when it is in
-    the log.
-
-    Raises: nothing. It reports its own faults.
-    """
+    """Protocol for session observers such as hooks. An observer may reject an input; it hears of the rest when it is
+    in the log. Raises: nothing; it reports its own faults."""
 
     async def input_submitted(self, prompt: str) -> Submitted: ...
     async def tool_ended(self, call: ToolCall, result: ToolResult) -> None: ...

@@ -119,10 +119,8 @@ class FeatureCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventListener(msgspec.Struct, frozen=True, kw_only=True):
-    """Hears of events of these kinds when they are recorded.
-
-    It returns at once: everything waits for it. One that fails, or took longer than `HEARD_S`, hears no more.
-    """
+    """Hears of events of these kinds when they are recorded. It must return at once: one that fails, or takes longer
+    than `HEARD_S`, is removed."""
 
     kinds: frozenset[str]
     hear: Callable[[Envelope], object]
@@ -170,11 +168,9 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prompts(self) -> tuple[SessionPrompts, ...]:
-        """The named prompts of the features."""
         return tuple(feature.prompts for feature in self.features if feature.prompts is not None)
 
     def tool_layers(self) -> ToolLayers:
-        """The layers around a tool, made now."""
         return ToolLayers(
             one_at_a_time=tuple(make() for make in self.gates),
             together=tuple(make() for make in self.run_layers),
@@ -206,20 +202,7 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
     a slot that is not there or taken, and one of ours that a feature of others asks for.
     """
     everyone = (*features, *others)
-    _names_once((feature.name, "name", name) for feature in everyone for name in _tool_namespaces(feature))
-    _names_once((feature.name, "tool", tool.name) for feature in everyone for tool in feature.tools)
-    _names_once((feature.name, "slash command", one.name) for feature in everyone for one in feature.slash)
-    _names_once(
-        (feature.name, "query", f"{feature.name}.{query.verb}")
-        for feature in everyone
-        for query in feature.queries
-    )
-    _names_once(
-        (feature.name, "command", f"{feature.name}.{command.verb}")
-        for feature in everyone
-        for command in feature.commands
-    )
-    _names_once((feature.name, "answer", kind.__name__) for feature in everyone for kind in feature.answers)
+    _names_once(everyone)
     theirs = frozenset(feature.name for feature in others)
     around_model = [
         (
@@ -304,21 +287,25 @@ def _answering(feature: str, query: FeatureQuery) -> FeatureQuery:
     return FeatureQuery(verb=query.verb, answer=answer)
 
 
-def _tool_namespaces(feature: Feature) -> Iterator[str]:
-    """The names under which it offers tools: one name twice, and what one offers would take the other's place."""
-    yield feature.name
-    for source in feature.sources:
-        yield source.name
-
-
-def _names_once(names: Iterable[tuple[str, str, str]]) -> None:
-    """Each is who brings it, what it is, and its name."""
-    owners: dict[str, str] = {}
-    for feature, what, name in names:
-        if name in owners:
-            problem = f'the {what} "{name}" is there already, from {owners[name]}'
-            raise BridleError("FeatureConflict", feature=feature, problem=problem)
-        owners[name] = feature
+def _names_once(features: Iterable[Feature]) -> None:
+    """Raise `FeatureConflict` where two features bring the same. Sources share the names of features: tools are
+    offered under both."""
+    owners: dict[tuple[str, str], str] = {}
+    for feature in features:
+        own = feature.name
+        brought = (
+            *(("name", name) for name in (own, *(source.name for source in feature.sources))),
+            *(("tool", tool.name) for tool in feature.tools),
+            *(("slash command", one.name) for one in feature.slash),
+            *(("query", f"{own}.{query.verb}") for query in feature.queries),
+            *(("command", f"{own}.{command.verb}") for command in feature.commands),
+            *(("answer", kind.__name__) for kind in feature.answers),
+        )
+        for what, name in brought:
+            if (what, name) in owners:
+                problem = f'the {what} "{name}" is there already, from {owners[what, name]}'
+                raise BridleError("FeatureConflict", feature=own, problem=problem)
+            owners[what, name] = own
 
 
 def _check_slots(
@@ -368,11 +355,8 @@ def _adding_only(feature: str, layer: RequestLayer) -> RequestLayer:
 
 
 def _input_only(feature: str, make: Callable[[], ToolLayer]) -> Callable[[], ToolLayer]:
-    """The layer, of which only a changed input goes on: what a call may do is for the gates behind it to say.
-
-    It goes on once, with the input as it is then, and nothing of the call runs when it has returned. What it returns
-    in place of the result it got is held to what a tool may return.
-    """
+    """Allow an outside layer to change the input, once, and nothing else. Nothing of the call runs after the layer
+    returned, and a replaced result is checked as a tool's is."""
 
     def made() -> ToolLayer:
         layer = make()

@@ -35,10 +35,7 @@ EVENTS = (ContextAdded, CustomEvent, Degraded, Notice)
 
 
 class JournalView:
-    """Of a session's journal, what a layer from outside may use: what is so, to read, and events that are for others.
-
-    It writes nothing by itself, ends nothing, and gives away no object that a session works with.
-    """
+    """The part of a journal that an outside layer may use: read what is so, and emit events that are for others."""
 
     __slots__ = ("_emit", "_fold", "session")
 
@@ -61,7 +58,6 @@ class JournalView:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation so far."""
         return deepcopy(tuple(self._fold().messages))
 
     def emit(self, event: DurableEvent) -> int:
@@ -103,14 +99,8 @@ def run_foreign(tool: Tool) -> Callable[[Any, ToolContext], Awaitable[ToolOutput
 
 
 def checked(output: object, *, seen_by: ToolOutput | None) -> ToolOutput:
-    """The output, of which every field is what its type says.
-
-    Which files the model knows is for our own tools to say: `seen_by` is the result of one, where this stands in its
-    place. Whatever else says so is not believed: a file nobody read could be overwritten by it.
-
-    Raises an `Exception` that says what is wrong where it is none: a row that cannot be written fails a turn, and one
-    that cannot be read again a session.
-    """
+    """Return the output with every field of its declared type; raise an `Exception` otherwise. Only our own tools
+    say which files the model knows: `seen_by` is the result of one that this output replaces."""
     if not isinstance(output, ToolOutput):
         raise TypeError(f"a ToolOutput is wanted, not {type(output).__name__}")
     metadata = {key: value for key, value in output.metadata.items() if key != SEEN}

@@ -37,10 +37,8 @@ def tool(
     name: str | None = None,
     timeout_s: float = 120.0,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """The tool of a function; with options, what makes one. Whoever says nothing of the risk gets the highest.
-
-    The function returns text, or a `ToolOutput`. Raises TypeError for one that no model could call.
-    """
+    """Make a tool of a function, or with options a decorator. The default risk is the highest. The function returns
+    text or a `ToolOutput`. Raises TypeError for a function that no model could call."""
     if function is None:
         return lambda given: _tool_of(given, risk, mutating, name, timeout_s)
     return _tool_of(function, risk, mutating, name, timeout_s)

@@ -51,12 +51,9 @@ _AT_ONCE_BYTES = RING_BYTES // 4
 
 
 class Publisher:
-    """The numbers of a session's events, their way into the log, and who hears of them when they are kept.
-
-    One per session, whoever writes: the journals of all its invocations hand their events in here. `full` and `room`
-    are called when rows begin to wait for the disk, and when they do not any more. Without a `bus` nobody follows: the
-    events are only stored.
-    """
+    """Numbers the events of a session, stores them and tells readers once they are kept. All journals of a session
+    share it. `full` and `room` are called when rows begin and cease to wait for the disk. Without a `bus` events are
+    only stored."""
 
     def __init__(
         self,
@@ -104,7 +101,6 @@ class Publisher:
             self._untold.append((envelope, payload))
 
     def tell_full(self, envelope: Envelope, payload: bytes) -> None:
-        """Tells whoever is there, once, and at once: nothing can be stored, this neither."""
         if not self._told_full and self._bus is not None:
             self._told_full = True
             self._bus.publish(envelope, payload)
@@ -166,7 +162,6 @@ class Publisher:
             self._bus.publish(msgspec.structs.replace(envelope, id=None), payload)
 
     def leave(self) -> None:
-        """The session ends: nobody waits any longer for a disk that is full, or that fills up now."""
         self._leaving = True
         if self._stuck and self._gave_up is not None and not self._gave_up.done():
             self._gave_up.set_result(None)
@@ -199,11 +194,8 @@ class Publisher:
 
 
 class Journal:
-    """What one invocation writes into the log of its session: the main one, made by the holder of the run lock, or a
-    child, made by `begin_child`.
-
-    Every event carries the stamp of its invocation. Without a `bus` nobody follows: the events are only stored.
-    """
+    """Writes the events of one invocation, stamped with it, into the log of its session. The holder of the run lock
+    makes the main one, `begin_child` those of children."""
 
     def __init__(
         self,
@@ -264,10 +256,8 @@ class Journal:
         return self.emit(event, clean=payload)
 
     def emit(self, event: DurableEvent, *, originator: str | None = None, clean: bytes | None = None) -> int:
-        """Records an event and returns its id. Never waits; raises `StoreError` once the log has failed.
-
-        `clean` are the bytes of an event in which no secret is left.
-        """
+        """Record an event and return its id. Never waits; raises `StoreError` once the log has failed. `clean` are
+        the bytes of an event without secrets."""
         event, payload = self._clean(event, encode_payload(event)) if clean is None else (event, clean)
         number = self._main.last_id + 1
         envelope = self._envelope(event, number, originator)
@@ -287,12 +277,10 @@ class Journal:
         return self._envelope(event, None, "")
 
     def disk_is_full(self) -> None:
-        """Tells whoever is there, once, and at once: nothing can be stored, this neither."""
         event = Degraded(what="disk", reason="DiskFull", message=sentence("DiskFull", {}))
         self._publisher.tell_full(self._envelope(event, None, None), encode_payload(event))
 
     def disk_has_room(self) -> None:
-        """Says so where it was said to be full."""
         if self._publisher.forget_full():
             self.emit(Notice(reason="RoomAgain", message=sentence("RoomAgain", {})))
 
@@ -313,14 +301,11 @@ class Journal:
         await self._publisher.log.durable()
 
     def leave(self) -> None:
-        """The session ends: nobody waits any longer for a disk that is full, or that fills up now."""
         self._publisher.leave()
 
     async def committed(self) -> None:
-        """Returns when everything so far survives the death of this process, and has been told.
-
-        Raises `StoreError("NoSpace")` where the disk is full and the session ends.
-        """
+        """Return when everything so far survives the death of this process and was told. Raises
+        `StoreError("NoSpace")` where the disk is full and the session ends."""
         await self._publisher.committed()
 
     def owe(self, number: int) -> None:
@@ -328,7 +313,6 @@ class Journal:
         self._publisher.owed_id = number
 
     async def outcomes_kept(self) -> None:
-        """Returns when no such outcome could be gone after a crash: then the model may hear of it."""
         await self._publisher.outcomes_kept()
 
     def _envelope(self, event: AnyEvent, number: int | None, originator: str | None) -> Envelope:
@@ -356,10 +340,8 @@ def masked(text: str, in_use: Iterable[str] = ()) -> str:
 
 
 def redacted(event: E, in_use: Iterable[str] = ()) -> E:
-    """The event with every secret in its texts replaced. The shape stays; only strings change.
-
-    In a question about what may run or be obeyed nothing is masked that could run: the person reads all of it.
-    """
+    """Return the event with every secret in its texts replaced. In a question about what may run or apply later,
+    nothing is masked that could run."""
     asks = isinstance(event, PermissionRequested) or _asks_what_may_run(event)
 
     def clean(text: str) -> str:

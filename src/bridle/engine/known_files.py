@@ -62,7 +62,6 @@ class KnownFiles:
         return self.digest(path) == content_digest(data)
 
     def content(self, path: str) -> bytes | None:
-        """What that was, if it is cached."""
         return self._contents.get(self.digest(path))
 
     def saw(self, path: str, data: bytes) -> dict[str, dict[str, str]]:

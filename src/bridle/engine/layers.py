@@ -42,11 +42,8 @@ def known_and_visible(registry: Registry) -> ToolLayer:
 
 
 def validated() -> ToolLayer:
-    """Input is untrusted until here. Behind this layer `args` is typed and `mutating` is decided.
-
-    The input goes on under the names the tool has: hooks, questions and the record read what the tool reads. What a
-    JSON Schema describes goes on as it came.
-    """
+    """Validate the input and decide `mutating`. The input continues under the names the tool has, so hooks,
+    questions and the record read what the tool reads."""
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         tool = call.definition
@@ -82,10 +79,8 @@ def still_offered(registry: Registry) -> ToolLayer:
 
 
 def wait_for_disk(room: Room, journal: Journal, clock: Clock) -> ToolLayer:
-    """On a full disk, lets a call that may change something wait until it can be recorded; people are told once.
-
-    A call that waits here has not begun. What only reads goes on.
-    """
+    """On a full disk, let a call that may change something wait until it can be recorded. Calls that only read
+    continue."""
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         if not call.mutating:
@@ -111,11 +106,8 @@ def wait_for_disk(room: Room, journal: Journal, clock: Clock) -> ToolLayer:
 
 
 def recorded(journal: Journal, recheck: Recheck, stopwatch: Stopwatch) -> ToolLayer:
-    """The intent is in the log before the call begins, on disk if the call may change something.
-
-    The subjects are looked at once more first: much may have happened while a person thought. The outcome is the
-    result the dispatcher writes, whatever happens.
-    """
+    """Record the intent before the call begins, on disk if the call may change something. The subjects are checked
+    once more first. The outcome is the result that the dispatcher writes."""
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         if (refused := recheck(call)) is not None:
@@ -152,10 +144,8 @@ def dry_run() -> ToolLayer:
 
 
 def deadline(clock: Clock) -> ToolLayer:
-    """Stops a call that takes too long. The time starts here, so it never counts a person.
-
-    A tool whose limit is infinite waits for a person by nature.
-    """
+    """Stop a call that takes too long. Time for questions does not count; an infinite limit is that of a tool that
+    waits for a person."""
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         limit_s = call.definition.timeout_s(call.args)
@@ -181,10 +171,8 @@ def _failed(reason: str, **data: Any) -> ToolOutput:
 
 
 def _snake_case(value: dict[str, Any], args: type[msgspec.Struct]) -> dict[str, Any]:
-    """Accepts `timeoutMs` for `timeout_ms`, for names the tool has and the input does not use already.
-
-    Of two spellings of one name neither is chosen: the second stays as it is, and no tool knows it.
-    """
+    """Accept `timeoutMs` for `timeout_ms`. Of two spellings of one name, the second stays as it is and no tool knows
+    it."""
     known_names = args.__struct_fields__
     if all(name in known_names for name in value):
         return value

@@ -98,10 +98,8 @@ class GivenAnswer(msgspec.Struct, frozen=True):
 
 
 class _Open(msgspec.Struct, kw_only=True):
-    """A question that waits, put by the invocation of `journal`. `nobody` is the answer when no person comes.
-
-    `number` is that of the event that put it; None until it is recorded. So many people must say yes as `keys` says.
-    """
+    """A waiting question of the invocation of `journal`. `nobody` is the answer when no person comes, `number` its
+    event once recorded. `keys` says which people must say yes."""
 
     id: str
     journal: Journal
@@ -126,10 +124,8 @@ class _Place(msgspec.Struct, eq=False):
 
 
 class Questions:
-    """The open questions of one session and the people who can answer them, as one invocation puts them.
-
-    A question waits for `timeout_s` while nobody is here who could answer it.
-    """
+    """The open questions of one session, as one invocation asks them. A question waits for `timeout_s` while nobody
+    is here who could answer it."""
 
     def __init__(
         self,
@@ -191,10 +187,8 @@ class Questions:
     async def ask_permission(
         self, request: PermissionRequested, is_open: Callable[[], bool] = lambda: True
     ) -> PermissionAnswer | None:
-        """Puts the question, with its digest, and waits for the answer, for as long as a person is there.
-
-        None where it had to wait for others and is not to be put any more (`is_open`): one of them settled it.
-        """
+        """Ask, with the digest, and wait while a person is there. None where the question waited for others and one
+        of them settled it (`is_open`)."""
         people = {client.key for client in self._clients.values() if client.can_say_yes}
         if len(people) < request.keys and not self._can_be_reached():
             return PermissionAnswer(answer="deny", reason="MorePeopleNeeded" if people else "NoApprover")
@@ -273,11 +267,8 @@ class Questions:
     def answer(
         self, client: Client, command: AnswerPermission, stamp: CommandStamp | None = None
     ) -> int | None:
-        """Takes an answer. The first one counts; an answer to a closed question is refused, not an error.
-
-        Where several people must say yes, each does so once, and the event that says so is returned; the last of them
-        decides, and any of them with a no.
-        """
+        """Take an answer; the first one counts. Where several people must say yes, the event that notes one of them
+        is returned, and a single no decides."""
         question = self._open.get(command.call_id)
         if question is None or question.future.done():
             raise self._too_late(command.call_id)

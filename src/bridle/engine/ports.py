@@ -120,10 +120,8 @@ class Wire(Protocol):
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. `answers` counts the answers its conversation has had; what was compacted counts too.
-
-    A request beside the conversation has step 0. `agent` is the name of a subagent; the main agent has none.
-    """
+    """One request. `answers` counts the answers its conversation has had, compacted ones too. A request beside the
+    conversation has step 0. `agent` names a subagent."""
 
     model: str
     body: bytes
@@ -157,10 +155,7 @@ class ListedModel(Protocol):
 
 
 class ChoosableProvider(Provider, Protocol):
-    """A provider a person can choose: it also says which models it has and how long messages are for it.
-
-    A turn needs neither, so what stands in for a model need not be one.
-    """
+    """A provider that users can choose: it also lists its models and counts tokens. A turn needs neither."""
 
     async def models(self) -> Sequence[ListedModel]:
         """The models it has now, each once. Never a paid call.

@@ -58,12 +58,8 @@ def not_after_the_end(envelope: Envelope) -> bool:
 
 
 def close_interrupted(journal: Journal, *, waiting: Collection[OpenCall] = ()) -> None:
-    """Closes what an interrupted run left open: calls, children from the innermost on, the turn, a goal. Of children in
-    the background whoever sent them is told, since their calls have a result.
-
-    The calls `waiting` for a judgement get no result here. Other orphans are closed as unknown: call this when that was
-    decided.
-    """
+    """Close what an interrupted run left open: calls, children from the innermost on, the turn, a goal. Calls in
+    `waiting` get no result here; other orphans are closed as unknown. The parents of background children are told."""
     main = journal.conversation
     found = orphans(main)
     for call in main.open_calls:

@@ -102,7 +102,6 @@ class Services:
         self._starting: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
-        """Starts them all; nobody waits for it."""
         self._starting = [asyncio.create_task(self._start(service)) for service in self._services]
 
     def health(self) -> dict[str, Health]:
@@ -121,8 +120,6 @@ class Services:
             self._emit(Degraded(what=service.name, reason="ServiceFailed", message=message))
 
     async def _stop(self, service: Service, starting: asyncio.Task[None] | None) -> None:
-        """The others stop all the same."""
-
         async def stop() -> None:
             if starting is not None:
                 starting.cancel()
@@ -283,7 +280,6 @@ class Supervisor:
         self.touch()
 
     def touch(self) -> None:
-        """Count the idle time from here on."""
         self._used_s = self._clock.monotonic()
 
     # Runs
@@ -445,7 +441,6 @@ class Server:
             self._door.emit(Notice(reason="ServiceBack", message=sentence("ServiceBack", data), data=data))
 
     def _said(self) -> str:
-        """Return the last line of its standard error, to stand behind why it ended."""
         lines = self._last_words.decode(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return f": {visible(last[:_SHOWN_CHARACTERS], newlines=False)}" if last else ""

@@ -66,10 +66,8 @@ class SessionPorts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lifecycle(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done around the turns: `court` before the first, `at_rest` behind each, `at_end` behind the last.
-
-    `goals` is where the work of one turn may lead to the next; `stop_child` ends one agent that was sent in them.
-    """
+    """Hooks around the turns: `court` before the first, `at_rest` behind each, `at_end` behind the last. `goals` may
+    start further turns; `stop_child` ends one subagent."""
 
     at_end: Callable[[], Awaitable[None]]
     goals: GoalSlot
@@ -224,7 +222,6 @@ class Session:
         return True
 
     def run_command(self, client: Client, command: SlashCommand, arguments: str) -> None:
-        """Carries out a command that was found elsewhere."""
         if command.at_once is not None and (done := command.at_once(arguments)) is not None:
             self.journal.emit(done, originator=client.id)
             return
@@ -259,10 +256,8 @@ class Session:
         return self.set_mode(client, conversation.mode_before_plan, stamp)
 
     def cancel(self, client: Client, child: str | None = None) -> None:
-        """Stops the running turn and everything below it; without one, the open question beside the conversation.
-
-        Of a `child` only its own work is stopped: who sent it is told, and goes on.
-        """
+        """Stop the running turn and everything below it; without one, the open side question. With a `child`, stop
+        only its work."""
         if child is not None:
             stop = self._lifecycle.stop_child
             if stop is None or not stop(child, client):
@@ -329,7 +324,6 @@ class Session:
         await self._run()
 
     async def _run(self) -> None:
-        """Turns until the inbox is empty."""
         try:
             while not self._ending and (pending := next_input(self.journal.conversation.inputs)) is not None:
                 ended = await self._run_one(pending)
@@ -411,7 +405,6 @@ def _shared(request: ShellRequest, work: asyncio.Task[ToolResult]) -> ContextAdd
 
 
 def _said(work: asyncio.Task[SlashEvent], stopped_by: str) -> DurableEvent:
-    """What a command came to."""
     return Cancelled(by=stopped_by) if work.cancelled() else work.result()
 
 

@@ -58,10 +58,8 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Section(msgspec.Struct, frozen=True):
-    """The settings below one key. `*` in the key stands for a name users choose, `[]` for the entries of a list.
-
-    `also`: other names for the last part of the key.
-    """
+    """The settings below one key. `*` stands for a name users choose, `[]` for the entries of a list. `also`: other
+    names for the last part of the key."""
 
     key: str
     fields: type[msgspec.Struct]
@@ -180,10 +178,8 @@ def about(annotation: Any) -> About:
 
 
 def no_looser(tighter: Mapping[object, tuple[object, ...]]) -> IsNoLooser:
-    """Return the rule for choices: for each value in force, those that allow nothing it does not allow.
-
-    A value that is no choice passes, so that it is reported as the mistake it is.
-    """
+    """Return the rule for choices: for each value in force, those that allow nothing it does not allow. A value that
+    is no choice passes, so that it is reported as the mistake it is."""
 
     def is_no_looser(value: object, own: object) -> bool:
         is_choice = isinstance(value, (str, bool)) and value in tighter

@@ -42,7 +42,6 @@ def request_tokens(conversation: Conversation) -> int:
 
 
 def _weigh(conversation: Conversation) -> int:
-    """About how many tokens its messages have, whoever counted them."""
     weighed, messages = conversation.weighed, conversation.messages
     if weighed.messages < len(messages):
         more = messages_tokens(messages[weighed.messages :])
@@ -52,18 +51,15 @@ def _weigh(conversation: Conversation) -> int:
 
 
 def prefix_tokens(prefix: PrefixSet) -> int:
-    """About how many tokens stand before the messages."""
     tools = sum(estimated_tokens(len(msgspec.json.encode(tool))) for tool in prefix.tools)
     return estimated_tokens(len(prefix.system)) + tools
 
 
 def messages_tokens(messages: Iterable[Message]) -> int:
-    """About how many tokens these messages have."""
     return sum(block_tokens(block) for message in messages for block in message.content)
 
 
 def block_tokens(block: AnyBlock) -> int:
-    """About how many tokens one block has."""
     match block:
         case TextBlock(text=text) | ToolResultBlock(text=text):
             return estimated_tokens(len(text))

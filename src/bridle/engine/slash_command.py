@@ -37,10 +37,7 @@ something for people only."""
 
 
 class DescribedSlash(msgspec.Struct, frozen=True, kw_only=True):
-    """What people and programs are told of a command: the list, help and Tab are made of it.
-
-    `stands_for` is the line that whoever types an alias means by it.
-    """
+    """A slash command as lists, help and completion show it. `stands_for` is the line behind an alias."""
 
     name: str
     does: str
@@ -91,11 +88,8 @@ class SlashCommand(DescribedSlash, frozen=True, kw_only=True):
 
 
 class SaidPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a named prompt comes to: words that are input like any other, and what joins the conversation first.
-
-    `agree` is there where a person must see them before they are said; it asks, and raises `BridleError` where they
-    are not to be said.
-    """
+    """A named prompt as input, with the events that join the conversation first. `agree` asks a person before it is
+    said, and raises `BridleError` for a no."""
 
     text: str
     context: ContextAdded | None = None

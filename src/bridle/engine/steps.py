@@ -90,7 +90,6 @@ def encode(conversation: Conversation, wire: Wire) -> bytes:
 
 
 def encode_aside(prefix: PrefixSet, messages: Iterable[Message], wire: Wire) -> bytes:
-    """A request of its own, beside any conversation."""
     buffer = bytearray(wire.head(prefix))
     for message in messages:
         _append(buffer, message, wire)
@@ -136,7 +135,6 @@ CostOf: TypeAlias = Callable[[str, str, Usage], CostIncremented]
 
 
 def with_layers(layers: Sequence[RequestLayer], ask: AskModel) -> AskModel:
-    """`ask` behind its layers; the first one is the outermost."""
     for layer in reversed(layers):
         ask = _behind(layer, ask)
     return ask

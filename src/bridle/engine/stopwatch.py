@@ -13,7 +13,6 @@ class Stopwatch:
         self._sums: dict[str, float] = {}
 
     def measure(self, name: str) -> Measured:
-        """Begins a measurement, which ends with a block or by `end`."""
         return Measured(name, self._clock, self._sums)
 
     def take(self) -> dict[str, float]:

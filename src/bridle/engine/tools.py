@@ -41,11 +41,8 @@ Concurrency: TypeAlias = Literal["serial", "parallel_safe", "exclusive"]
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call is about: the path, command or address a guard looks at, or the agent that would work.
-
-    The guard fills `resolved`, the absolute path without symlinks, and for a file to be written `content`: the digest
-    of what it held when the question was asked.
-    """
+    """The path, command, address or agent that a call is about. The guard fills `resolved`, the absolute path
+    without symlinks, and for a file to be written `content`, its digest when the question was asked."""
 
     kind: Literal["path", "command", "url", "agent"]
     access: Literal["read", "write", "run", "fetch"]
@@ -55,11 +52,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """How a call ended. Expected failures are values: a denied call is an output, never an exception.
-
-    `content` follows what the call has streamed through `write`. It is for the model, `shown` for people, `metadata`
-    for programs.
-    """
+    """The end of a call. Expected failures are values. `content` is for the model and follows what was streamed
+    through `write`, `shown` is for people, `metadata` for programs."""
 
     outcome: Outcome = "ok"
     content: str = ""
@@ -193,12 +187,10 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def definition(self) -> Tool:
-        """The tool; present behind `known_and_visible`."""
         assert self.tool is not None
         return self.tool
 
     def resolved(self, value: str) -> str:
-        """The guarded absolute path of the subject named `value`."""
         return next(subject.resolved for subject in self.subjects if subject.value == value)
 
 
@@ -211,10 +203,7 @@ def _anything(_path: str) -> bool:
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of the files below a folder a call may show, by absolute path: their names, and what they hold.
-
-    A call about a folder was allowed for the folder; what is in it may still be nobody's business.
-    """
+    """Which files below a folder a call may show, by absolute path: their names, and their contents."""
 
     shows_name: Callable[[str], bool] = _anything
     shows_content: Callable[[str], bool] = _anything
@@ -258,7 +247,6 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def invocation(self) -> Invocation:
-        """Whose call it is."""
         return self.call.invocation
 
     @property
@@ -287,11 +275,8 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registry:
-    """The tools of a session by name, from several sources.
-
-    A name belongs to the first source that offered it for as long as the session runs, also after that took it out:
-    a yes that was given to one tool must not come to mean another's.
-    """
+    """The tools of a session by name. A name belongs for the whole session to the first source that offered it: an
+    approval of one tool must not come to mean another's."""
 
     def __init__(self) -> None:
         self._offered: dict[str, dict[str, Tool]] = {}
@@ -303,10 +288,8 @@ class Registry:
         self._shown_while: dict[str, Callable[[], bool]] = {}
 
     def replace(self, source: str, tools: Iterable[Tool], origin: ToolOrigin) -> tuple[LeftOut, ...]:
-        """Offers these tools of a source in the place of all it offered before, at once and in this order.
-
-        Returns those that are left out: the caller says so. Sources stand in the order in which they came first.
-        """
+        """Replace all tools of a source at once, in this order. Return those that are left out. Sources stand in the
+        order in which they came first."""
         offered: dict[str, Tool] = {}
         left_out: list[LeftOut] = []
         for tool in tools:
@@ -325,7 +308,6 @@ class Registry:
         return tuple(left_out)
 
     def offers(self, tool: Tool) -> bool:
-        """Whether this very tool is still there."""
         return self._tools.get(tool.name) is tool
 
     def hide(self, names: Iterable[str]) -> None:
@@ -347,7 +329,6 @@ class Registry:
         return self._origins[self._owners[name]] if name in self._tools else None
 
     def concurrency(self, name: str, given: dict[str, Any]) -> Concurrency:
-        """How a call may run beside others; one that nobody knows runs alone."""
         tool = self.visible(name)
         if tool is None:
             return "serial"
@@ -368,7 +349,6 @@ class Registry:
         return self._schemas[names]
 
     def list(self) -> tuple[Tool, ...]:
-        """The visible tools, source by source, which is the order the model reads."""
         hidden = self._out_of_sight()
         return tuple([tool for name, tool in self._tools.items() if name not in hidden])
 

@@ -77,10 +77,8 @@ class TurnRunner:
         self._read_mention = read_mention
 
     async def run(self, pending: PendingInput, *, steps_left: StepsLeft | None = None) -> Ending:
-        """The turn of an input, inside its crash boundary. Raises `StoreError` and nothing else.
-
-        Where no `steps_left` are, a person is asked before the session's own limit is reached.
-        """
+        """Run the turn of an input inside its crash boundary. Raises `StoreError` and nothing else. Without
+        `steps_left`, a person is asked before the limit of the session."""
         steps = 0
 
         async def ask() -> Reply:
@@ -128,7 +126,6 @@ class TurnRunner:
         return sentence(ending.reason, data)
 
     async def call(self, tool: str, given: dict[str, Any], identity: IdentityClass) -> ToolResult:
-        """A call no model asked for. A person who typed it is not asked about it; an agent's is like any other."""
         return await self._dispatcher.run_alone(self._ids.new("call"), tool, given, identity)
 
     async def _submit(self, content: tuple[InputBlock, ...]) -> None:

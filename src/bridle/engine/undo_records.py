@@ -24,10 +24,8 @@ Contents: TypeAlias = Mapping[bytes, bytes]
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
-    """A file, link or folder as undo knows it. `mode` are its permission bits.
-
-    `sha256` is the content of a file if it is kept; without it the file can neither be compared nor put back.
-    """
+    """A file, link or folder as undo knows it. `mode` are permission bits. A file without `sha256` can neither be
+    compared nor put back."""
 
     kind: Kind
     mode: int = 0
@@ -69,10 +67,8 @@ class Missed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True):
-    """Files that went from the `objects` folder of a repository and can be given back, by their names below it.
-
-    Older sessions stored a third value, which is ignored.
-    """
+    """Names in the `objects` folder of a repository that went and can be given back. A third value of older sessions
+    is ignored."""
 
     objects: bytes
     names: tuple[str, ...] = ()

@@ -107,14 +107,12 @@ def _locked_folder(parent: str) -> tuple[str, files.FileLock]:
 
 
 def _remove_dead(folder: str) -> None:
-    """Remove a folder of this user that no process holds."""
     lock = files.FileLock(os.path.join(folder, _OWNER))
     if os.lstat(folder).st_uid == os.getuid() and lock.acquire():
         _remove(folder, lock, os.getpid())
 
 
 def _remove(folder: str, lock: files.FileLock, owner_pid: int) -> None:
-    """Remove a folder, except in a forked child of its owner."""
     if os.getpid() == owner_pid:
         shutil.rmtree(folder, ignore_errors=True)
         lock.release()

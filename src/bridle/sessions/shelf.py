@@ -27,7 +27,6 @@ class Shelf(msgspec.Struct, frozen=True, kw_only=True):
 
     @contextlib.contextmanager
     def elsewhere(self) -> Generator[Shelf]:
-        """The same shelf for another thread, which reads through a connection of its own."""
         opened: list[Connection] = []
 
         def reader() -> Connection:
@@ -45,5 +44,4 @@ class Shelf(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(self.folder, "tips", log_id)
 
     def lock_of(self, log_id: str) -> FileLock:
-        """The run lock of a log, not yet taken."""
         return FileLock(os.path.join(self.folder, "locks", log_id))

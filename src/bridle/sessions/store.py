@@ -27,6 +27,11 @@ from bridle.sessions.shelf import Shelf
 if TYPE_CHECKING:
     from bridle.sessions.log.undo_store import UndoTables
 
+_FIELDS = (
+    "id", "log", "log_key", "cwd", "root", "profile", "title", "labels", "pinned", "created_ms", "updated_ms", "model",
+    "turns", "stop", "renamed", "usd", "branch_of", "imported_ms", "expired_ms", "headless", "rest_of",
+)  # fmt: skip
+"""The fields of a `SessionRow` in the order of `_ROWS`."""
 _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
   s.updated_ms, s.model, s.turns, s.stop, s.renamed, s.usd, s.branch_of, s.imported_ms, s.expired_ms, s.headless,
   s.rest_of
@@ -121,7 +126,6 @@ class SessionStore:
         root: str | None = None,
         headless: bool = False,
     ) -> StoredLog:
-        """A new session with an empty log, open for appending. An alias in use moves to it."""
         now_ms = self._clock.now_ms()
         session, log_id = self._ids.new(SESS), self._ids.new(LOG)
         lease = Lease(holder=self._ids.new(RUN), epoch=1)
@@ -146,12 +150,7 @@ class SessionStore:
         return self._opened(name, lease, accept_loss=False)
 
     def open(self, session_id: str, *, accept_loss: bool = False) -> StoredLog:
-        """Opens the session's log for appending and takes its lease.
-
-        Raises `CommandRefused` (`UnknownSession`, `SessionBusy`), `UsageError` for one that is only to be read, or
-        `StoreError("LogDamaged")` when its end was lost. A power cut can do that to the last events: with `accept_loss`
-        the log goes on without them.
-        """
+        """Open the log for appending and take its lease, as `engine.store_ports.SessionStore.open` says."""
         row = self.row(session_id)
         refuse_rest(row)
         return self._opened(row.name, None, accept_loss=accept_loss)
@@ -163,7 +162,6 @@ class SessionStore:
         return self._rows(_LIST, cwd, *(after or (None, None)), -1 if limit is None else limit)
 
     def count(self, *, cwd: str | None = None, after: tuple[int, str] | None = None) -> int:
-        """How many sessions `list` would give without a limit."""
         if not self._database.exists():
             return 0
         with self._database.errors():
@@ -171,7 +169,6 @@ class SessionStore:
         return found
 
     def short_ids(self, sessions: Sequence[str]) -> dict[str, str]:
-        """By session: the shortest beginning of its id that is the beginning of no other."""
         wanted = msgspec.json.encode(sessions).decode()
         with self._database.errors():
             found = self._reader().execute(_NEIGHBOURS, (wanted,)).fetchall()
@@ -179,20 +176,14 @@ class SessionStore:
         return {one: short[one] for one in sessions}
 
     def newest(self, cwd: str) -> SessionRow:
-        """The session used last in `cwd`, one in which nothing was said or done only where there is no other. Raises
-        `CommandRefused("NoSessionHere")`."""
+        """Return the session used last in `cwd`, as `engine.store_ports.SessionStore.newest` says."""
         for row in self._rows(_NEWEST_USED, cwd) or self._rows(_NEWEST, cwd):
             return row
         self._refuse_lost_logs()
         raise CommandRefused("NoSessionHere", cwd=cwd)
 
     def find(self, text: str, *, cwd: str | None = None, exact: bool = False) -> SessionRow:
-        """The session meant by an id, an alias, a title, a label or the unique beginning of an id, in order. No title
-        and no label, which others can give, stands for the beginning of another session's id.
-
-        The `sess_` of an id may be left out. `cwd` decides between several that fit. With `exact`, only a whole id or
-        alias means one. Raises `CommandRefused` (`UnknownSession`, `AmbiguousSession`).
-        """
+        """Find the meant session, as `engine.store_ports.SessionStore.find` says."""
         if found := self._rows(_ONE, text) or self._rows(_BY_ALIAS, text):
             return found[0]
         if not (matches := [] if exact else meant_by(text, self.list(), cwd)):
@@ -200,7 +191,6 @@ class SessionStore:
         return the_one(matches, text)
 
     def rename(self, session_id: str, title: str) -> None:
-        """Gives the session a title of a person's choice; after an empty one the next input names it."""
         self.row(session_id)
         title = one_line(title)
 
@@ -212,7 +202,6 @@ class SessionStore:
         self._writer.run(update)
 
     def pin(self, session_id: str, *, pinned: bool) -> None:
-        """Says whether the session's content is kept for as long as there is room."""
         self.row(session_id)
 
         def update(connection: Connection) -> None:
@@ -229,7 +218,6 @@ class SessionStore:
         return (record.envelope for record in self.records(session_id, after=after))
 
     def records(self, session_id: str, *, after: int = 0) -> Iterator[Record]:
-        """The same, each with its payload bytes."""
         row = self.row(session_id)
         return log_reader.all_records(self._reader(), LogName(row.id, row.log, row.log_key), after)
 
@@ -240,12 +228,10 @@ class SessionStore:
             yield from log_reader.of_kinds(self._reader(), name, ("CostIncremented",), since_ms)
 
     def _last_event(self, row: SessionRow) -> tuple[int, str | None]:
-        """The id and the kind of the last event of a session."""
         with self._database.errors():
             return self._reader().execute(_LAST_EVENT, (row.log_key,)).fetchone() or (0, None)
 
     def describe(self, session_id: str) -> Description:
-        """What is known of a session, and whether somebody has it open."""
         row = self.row(session_id)
         last_id, last_kind = self._last_event(row)
         return Description(session=row, lease=self._held_by(row), last_id=last_id, last_kind=last_kind)
@@ -268,7 +254,6 @@ class SessionStore:
         return Lease(holder=holder, epoch=epoch)
 
     def digest(self, session_id: str) -> str:
-        """The last link of a session's chain, in hex."""
         row = self.row(session_id)
         with self._database.errors():
             return log_reader.end_of(self._reader(), LogName(row.id, row.log, row.log_key)).chain.hex()
@@ -283,7 +268,6 @@ class SessionStore:
             log_reader.check_tip(self._reader(), name, tip)
 
     def fold(self, session_id: str) -> bytes | None:
-        """The last kept fold of a session, if the log still holds the event it ends with."""
         with self._database.errors():
             found = self._reader().execute(_FOLD, (self.row(session_id).log_key,)).fetchone()
         return None if found is None else found[0]
@@ -303,18 +287,14 @@ class SessionStore:
         )
 
     def enough(self) -> bool:
-        """Whether the disk has room for a while, and nothing waits for it."""
         return not self._writer.stuck and self._database.has_room()
 
     def stuck(self) -> bool:
-        """Whether events wait in memory for room on the disk."""
         return self._writer.stuck
 
     def close(self) -> None:
-        """Writes what is queued and closes the database. Close the open logs first.
-
-        Where writing failed, the database and its write-ahead log stay as they are then.
-        """
+        """Write what is queued and close the database. Close the open logs first. If writing failed, the write-ahead
+        log stays."""
         self._writer.close()
         reader, self._reading = self._reading, None
         if reader is not None:
@@ -356,11 +336,8 @@ class SessionStore:
         )
 
     def _taken(self, name: LogName, run: str) -> tuple[Lease, int]:
-        """The next lease of a log, and the ticket to wait for.
-
-        On a full disk nobody can append: there it is taken with the first row, if nothing has changed by then. Raises
-        `NoSpace` while rows of an earlier opening still wait for room here: taking the lease would drop them.
-        """
+        """Return the next lease of a log, and the ticket to wait for. On a full disk it is taken with the first row.
+        Raises `NoSpace` while rows of an earlier opening still wait: taking the lease would drop them."""
 
         def epoch(connection: Connection) -> int:
             found = connection.execute(_HOLDER, (name.key,)).fetchone()
@@ -424,7 +401,6 @@ class SessionStore:
             raise StoreError("LogsLost", path=self._database.path, count=len(lost))
 
     def row(self, session_id: str) -> SessionRow:
-        """The session of an id. Raises `CommandRefused("UnknownSession")`."""
         rows = self._rows(_ONE, session_id)
         if not rows:
             raise CommandRefused("UnknownSession", session=session_id)
@@ -444,52 +420,10 @@ class SessionStore:
 
 
 def _session_row(row: tuple[Any, ...]) -> SessionRow:
-    (
-        session,
-        log,
-        key,
-        cwd,
-        root,
-        profile,
-        title,
-        labels,
-        pinned,
-        created_ms,
-        updated_ms,
-        model,
-        turns,
-        stop,
-        renamed,
-        usd,
-        branch_of,
-        imported_ms,
-        expired_ms,
-        headless,
-        rest_of,
-    ) = row
-    return SessionRow(
-        id=session,
-        log=log,
-        log_key=key,
-        cwd=cwd,
-        root=root,
-        profile=profile,
-        title=title,
-        labels=_labels.decode(labels),
-        pinned=bool(pinned),
-        created_ms=created_ms,
-        updated_ms=updated_ms,
-        model=model,
-        turns=turns,
-        stop=stop,
-        renamed=bool(renamed),
-        usd=usd,
-        branch_of=branch_of,
-        imported_ms=imported_ms,
-        expired_ms=expired_ms,
-        headless=bool(headless),
-        rest_of=rest_of,
-    )
+    values: dict[str, Any] = dict(zip(_FIELDS, row, strict=True))
+    values |= {name: bool(values[name]) for name in ("pinned", "renamed", "headless")}
+    values["labels"] = _labels.decode(values["labels"])
+    return SessionRow(**values)
 
 
 def meant_by(text: str, rows: Sequence[Row], cwd: str | None) -> list[Row]:

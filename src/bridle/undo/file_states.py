@@ -1,11 +1,15 @@
-"""Files as they were at several moments, compared: pure functions over what the undo store holds."""
+"""Files as they were at several moments, and the rows of the undo store that tell it.
+
+Each folder in which an agent of a session works has a record of its own; `place` is empty for the session's folder.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from bridle.engine.undo_records import NEVER_THE_SAME, CallRow, Change, Seen, State
+from bridle.engine.store_ports import UndoStore
+from bridle.engine.undo_records import NEVER_THE_SAME, ActionRow, CallRow, Change, Seen, State
 from bridle.undo.file_tree import shown_below
 
 
@@ -86,3 +90,36 @@ def changed_files(calls: Iterable[CallRow], cwd: str) -> dict[str, tuple[str, ..
         )
         for call in calls
     }
+
+
+class CallNumbers:
+    """Numbers the calls of a session in the order they begin, whichever folder they change."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    async def begin(self, store: UndoStore) -> None:
+        """Continue behind the stored numbers."""
+        number = await store.next_number()
+        self._next = self._next or number
+
+    def take(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+
+def rows_in(rows: Iterable[CallRow], place: str) -> list[CallRow]:
+    wanted = os.fsencode(place)
+    return [row for row in rows if row.kept.place == wanted]
+
+
+async def actions_in(store: UndoStore, place: str) -> list[ActionRow]:
+    actions = await store.actions()
+    if not actions:  # of most sessions nothing was taken back, and their rows may be long
+        return []
+    calls = {row.call_id for row in rows_in(await store.calls(), place)}
+    return [action for action in actions if not calls.isdisjoint(action.calls)]
+
+
+def places_of(rows: Iterable[CallRow]) -> list[str]:
+    return list(dict.fromkeys(os.fsdecode(row.kept.place) for row in rows if row.kept.place))

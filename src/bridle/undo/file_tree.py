@@ -21,7 +21,9 @@ from bridle.base.fs.files import PathChanged, open_beneath, read_limited
 from bridle.base.fs.paths import is_beneath_any
 from bridle.base.fs.placeholders import is_stand_in, may_be_stand_in
 from bridle.base.fs.walker import FolderEntry, Note, SeenFolder, is_settled, walk_folders
-from bridle.engine.undo_records import NEVER_THE_SAME, Missed, Seen, Signature, State
+from bridle.base.threads import blocking
+from bridle.engine.store_ports import UndoStore
+from bridle.engine.undo_records import NEVER_THE_SAME, Contents, Missed, Seen, Signature, State
 from bridle.undo.repositories import GIT, Keep
 
 _SMALL_BYTES = 256 << 10
@@ -101,7 +103,7 @@ class WatchedFolders(msgspec.Struct, frozen=True, kw_only=True):
 
     `repositories` are git's own folders for them that lie elsewhere: of a working tree, or of a folder above. Below
     `kept_objects` are the objects of repositories, under the names git gave them. `place` is whose record in the store
-    it is (`placed_rows`).
+    it is (`file_states.rows_in`).
     """
 
     roots: tuple[str, ...]
@@ -358,3 +360,36 @@ def _note_of_repository(
     if not (path.endswith(f"/{GIT}") or {_OBJECTS, "refs"} <= inner):
         return _Names(names), sorted(inner)
     return _Names(names, _OBJECTS if _OBJECTS in inner else ""), sorted(inner - _NOT_COVERED_OF_GIT)
+
+
+BATCH_BYTES = 4 << 20
+"""Contents are written in parts of this size, so that a large workspace does not fill the memory."""
+
+
+class Keeping:
+    """Take contents in, part by part, in a worker thread. `rest` gives those that are not stored yet."""
+
+    def __init__(self, store: UndoStore, now_ms: int) -> None:
+        self._store = store
+        self._keep = blocking(store.keep)
+        self._now_ms = now_ms
+        self._contents: dict[bytes, bytes] = {}
+        self._bytes = 0
+
+    def __call__(self, digest: bytes, data: bytes) -> None:
+        self._contents[digest] = data
+        self._bytes += len(data)
+        if self._bytes >= BATCH_BYTES:
+            self._keep(self.rest(), self._now_ms)
+
+    async def flush(self) -> None:
+        if contents := self.rest():
+            await self._store.keep(contents, self._now_ms)
+
+    def get(self, digest: bytes) -> bytes | None:
+        """One of the contents that are not stored yet."""
+        return self._contents.get(digest)
+
+    def rest(self) -> Contents:
+        contents, self._contents, self._bytes = self._contents, {}, 0
+        return contents

@@ -30,11 +30,9 @@ from bridle.engine.undo_records import (
     Seen,
     State,
 )
-from bridle.undo.content_intake import Keeping
-from bridle.undo.file_states import differences, is_own_file, tree_of
-from bridle.undo.file_tree import Look, WatchedFolders, look_at, newly_missed, shown_below
+from bridle.undo.file_states import CallNumbers, differences, is_own_file, rows_in, tree_of
+from bridle.undo.file_tree import Keeping, Look, WatchedFolders, look_at, newly_missed, shown_below
 from bridle.undo.object_links import ObjectLinks
-from bridle.undo.placed_rows import CallNumbers, rows_in
 from bridle.undo.repositories import GIT, Keep, Repositories
 
 Content = Callable[[bytes], bytes | None]
@@ -70,7 +68,6 @@ class AnnouncedWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def announced_call(call: ToolCall, ground: WatchedFolders) -> AnnouncedWork:
-    """A call as undo looks at it."""
     paths = exact_paths(call)
     if paths and call.definition.own_files is None:  # those lie in folders that stay
         paths = tuple(with_missing_folders(paths))
@@ -165,7 +162,6 @@ class Keeper:
         return changed
 
     def names(self, changes: Iterable[Change]) -> list[str]:
-        """The files among these, as people read them; those of repositories are left out."""
         return [shown_below(change.name, self._ground.roots) for change in changes if is_own_file(change)]
 
     async def _begin(self, work: AnnouncedWork, turn: int | None) -> Begun:
@@ -275,10 +271,8 @@ class Keeper:
 
 
 async def last_tree(store: UndoStore, place: str = "") -> dict[str, Seen]:
-    """The tree as this session knew it last, or another session of the same folder.
-
-    A file whose content is gone is left out: it will be read again.
-    """
+    """Return the tree as this session knew it last, or another session of the same folder. Files whose content is
+    gone are left out."""
     rows = rows_in(await store.calls(), place)
     if not any(row.kept.whole for row in rows):
         rows = rows_in(await store.calls_nearby(), place)
@@ -289,10 +283,8 @@ async def last_tree(store: UndoStore, place: str = "") -> dict[str, Seen]:
 
 
 async def settle(store: UndoStore, ground: WatchedFolders, now_ms: int) -> None:
-    """Completes the call that was running when Bridle stopped: what differs now counts as its own.
-
-    Of a call with others behind it nothing can be told any more.
-    """
+    """Complete the call that ran when Bridle stopped: what differs now counts as its own. A call with others behind
+    it stays unknown."""
     rows = rows_in(await store.calls(), ground.place)
     for at, row in enumerate(rows):
         if not row.open:

@@ -57,7 +57,6 @@ class ObjectLinks:
         return os.path.isdir(self._store(objects))
 
     def holds(self, lost: Lost, number: str) -> bool:
-        """Return whether an object is among those that were lost."""
         indexes = (os.path.join(self._store(lost.name), name) for name in lost.names if name.endswith(".idx"))
         packed = any(bytes.fromhex(number) in _pack_ids(index, int(number[:2], 16)) for index in indexes)
         return packed or f"{number[:2]}/{number[2:]}" in lost.names
@@ -156,10 +155,8 @@ def watched_folders(
 def with_destroyed(
     watched: WatchedFolders, named_repositories: Callable[[str], Iterable[str]]
 ) -> WatchedFolders:
-    """With the repositories elsewhere that are none any more, and that were looked after when they were.
-
-    `named_repositories` are those a folder and the ones above it name, there or not.
-    """
+    """Add the repositories elsewhere that were watched and are destroyed. `named_repositories` are those that a
+    folder and the ones above it name."""
     objects = ObjectLinks(watched.kept_objects)
     named = dict.fromkeys(
         (*watched.repositories, *(path for root in watched.roots for path in named_repositories(root)))

@@ -36,10 +36,8 @@ Tree = Mapping[str, Seen]
 
 
 class Repositories:
-    """The repositories in two looks at a workspace, and what became of them. `extra` lie outside of it.
-
-    `content` gives what files held; `is_lost` says of an object of a repository whether it went.
-    """
+    """The repositories in two looks at a workspace; `extra` lie outside of it. `content` returns what files held,
+    `is_lost` tells whether an object went."""
 
     def __init__(
         self,

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final, Literal
 
 import msgspec
 
+from bridle.base.text.line_diff import diff_of
 from bridle.base.threads import blocking
 from bridle.engine.ports import AskPerson
 from bridle.engine.slash_command import SlashEvent
+from bridle.engine.undo_records import Change
+from bridle.protocol.display_values import EditedFile
 from bridle.protocol.events import ContextAdded, DurableEvent, Notice
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.queries import SessionChanges
 from bridle.protocol.questions import (
     ConflictAnswer,
     ConflictQuestion,
@@ -21,8 +26,8 @@ from bridle.protocol.questions import (
 )
 from bridle.undo import undo_words as words
 from bridle.undo.undo_plan import Plan
-from bridle.undo.undo_preview import conflict, preview
 from bridle.undo.undo_service import Undo
+from bridle.undo.undo_words import conflict, is_text, masked, preview
 
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +50,6 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_undo(work: Undo, arguments: str, talk: Talk) -> SlashEvent:
-    """`/undo [TURN|CALL|session]`."""
     await talk.committed()
     what = arguments.strip()
     plan = await work.plan(what)
@@ -55,7 +59,6 @@ async def run_undo(work: Undo, arguments: str, talk: Talk) -> SlashEvent:
 
 
 async def run_redo(work: Undo, talk: Talk) -> SlashEvent:
-    """`/redo`."""
     await talk.committed()
     plan = await work.redo_plan()
     if plan is None:
@@ -92,13 +95,11 @@ async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEven
 
 
 async def shown_before(work: Undo, plan: Plan, what: str, *, now_ms: int) -> UndoPreview:
-    """What a person is shown before the plan is carried out."""
     contents = blocking(work.contents)
     return await asyncio.to_thread(preview, plan, what, contents=contents, shown=work.shown, now_ms=now_ms)
 
 
 async def diff_before(work: Undo, plan: Plan, *, hides: Callable[[str], bool]) -> str:
-    """The changes of the plan as a diff."""
     contents = blocking(work.contents)
     return await asyncio.to_thread(words.diff, plan, contents=contents, shown=work.shown, hides=hides)
 
@@ -127,3 +128,48 @@ async def _agreed(work: Undo, plan: Plan, preview: UndoPreview, talk: Talk) -> b
             return isinstance(answer, UndoAnswer) and answer.choice == "go"
         text = await diff_before(work, plan, hides=talk.hides)
         talk.emit(Notice(reason="UndoDiff", message=text or "Only modes, links or folders change."))
+
+
+MAX_FILES: Final = 200
+MAX_CHARACTERS: Final = 400_000
+"""The diffs share so many; a file whose diff has no room says so."""
+
+
+async def list_changes(work: Undo, what: str, *, hides: Callable[[str], bool]) -> SessionChanges:
+    """What an undo of `what` would take back. Of a file that `hides` names nothing is shown, of others no secrets."""
+    deeds = await work.deeds(what)
+    if deeds is None:
+        return SessionChanges()
+    room = MAX_CHARACTERS
+    files: list[EditedFile] = []
+    hidden: list[str] = []
+    for change in deeds.changes[:MAX_FILES]:
+        path = work.shown(change.name)
+        if hides(change.name):
+            hidden.append(path)
+            continue
+        file = await asyncio.to_thread(_file, change, path, *await work.held(change))
+        room -= len(file.diff)
+        files.append(file if room >= 0 else msgspec.structs.replace(file, diff="", cut=True))
+    return SessionChanges(
+        turn=deeds.turn,
+        title=deeds.title,
+        files=tuple(files),
+        hidden=tuple(hidden),
+        more_files=max(0, len(deeds.changes) - MAX_FILES),
+    )
+
+
+def _file(change: Change, path: str, before: bytes | None, after: bytes | None) -> EditedFile:
+    kind: Literal["create", "change", "delete"] = (
+        "create" if change.before is None else "delete" if change.after is None else "change"
+    )
+    if not (is_text(before) and is_text(after)) or (before is None and after is None):
+        return EditedFile(path=path, kind=kind, removed=None)
+    old, new = (None if data is None else _text(data) for data in (masked(before), masked(after)))
+    diff = diff_of(path, old, new or "")
+    return EditedFile(path=path, kind=kind, diff=diff.text, added=diff.added, removed=diff.removed)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

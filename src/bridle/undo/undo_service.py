@@ -19,12 +19,10 @@ from bridle.engine.store_ports import UndoStore
 from bridle.engine.undo_records import ActionRow, CallRow, Change, Item, Lost, State
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import UndoApplied
-from bridle.undo.content_intake import Keeping
-from bridle.undo.file_states import is_own_file, merged, same
-from bridle.undo.file_tree import Keep, WatchedFolders, look_at, opened_folder, shown_below
+from bridle.undo.file_states import actions_in, is_own_file, merged, rows_in, same
+from bridle.undo.file_tree import Keep, Keeping, WatchedFolders, look_at, opened_folder, shown_below
 from bridle.undo.keeper import Content, settle
 from bridle.undo.object_links import ObjectLinks
-from bridle.undo.placed_rows import actions_in, rows_in
 from bridle.undo.undo_plan import (
     Plan,
     Present,
@@ -208,7 +206,6 @@ class Undo:
         self._label = label
 
     def shown(self, path: str) -> str:
-        """The path as people read it."""
         return f"{self._label}{shown_below(path, self._ground.roots)}"
 
     async def plan(self, what: str = "") -> Plan | None:
@@ -318,7 +315,6 @@ class Undo:
         )
 
     def _permitted(self, plan: Plan, overwrite: Collection[str]) -> tuple[list[Item], dict[str, str]]:
-        """The files to change, and the paths that stay, with the reasons."""
         left = {step.path: step.why for step in plan.of("impossible")}
         left |= {step.path: "" for step in plan.of("conflict") if step.path not in overwrite}
         items: list[Item] = []
@@ -332,7 +328,6 @@ class Undo:
         return items, left
 
     async def cut_off(self) -> list[CutOff]:
-        """The undos that were not finished, as the files tell it now."""
         actions = await actions_in(self._store, self._ground.place)
 
         def look(action: ActionRow) -> CutOff:
@@ -351,18 +346,14 @@ class Undo:
         return await self.held(step.did)
 
     async def held(self, change: Change) -> tuple[bytes | None, bytes | None]:
-        """What a file held before and after a change; None where it is no file."""
-
         async def content(state: State | None) -> bytes | None:
             return await self._store.content(state.sha256) if state is not None and state.sha256 else None
 
         return await content(change.before), await content(change.after)
 
     async def deeds(self, what: str = "") -> Deeds | None:
-        """What the calls did together that an undo of `what` would take back; None where they did nothing.
-
-        Nothing is compared with what is there now. Raises `UsageError` for a turn or call that is not there.
-        """
+        """Return what the calls of `what` did together; None where they did nothing. Nothing is compared with what
+        is there now. Raises `UsageError` for an unknown turn or call."""
         wanted = _wanted(rows_in(await self._store.calls(), self._ground.place), what)
         changes, _ = merged(wanted)
         own = tuple(change for _, change in sorted(changes.items()) if is_own_file(change))
@@ -383,7 +374,6 @@ class Undo:
 
 
 def _still_lost(rows: Sequence[CallRow]) -> tuple[Lost, ...]:
-    """Return the objects that repositories still miss."""
     found = list[Lost]()
     for lost in lost_by(rows):
         names = tuple(name for name in lost.names if not os.path.lexists(os.path.join(lost.name, name)))

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from bridle.app.session_parts import SessionParts
 from bridle.context.compaction_layer import OUTPUT_RESERVE, SUMMARY_TIMEOUT_S, Compactor, CompactorNeeds
 from bridle.context.compaction_layer import compaction as compaction_of
-from bridle.engine.aside import aside_messages
+from bridle.engine.aside import aside_messages, ask_aside
 from bridle.engine.features import Feature, PlacedRequestLayer
-from bridle.engine.side_question import ask_aside
 from bridle.engine.sizes import messages_tokens, prefix_tokens
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import BridleError
@@ -25,8 +24,7 @@ from bridle.safety.budget import Budget, BudgetStop
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridle.engine.aside import AnswerAside
-    from bridle.engine.side_question import AsideAnswer, AskAside
+    from bridle.engine.aside import AnswerAside, AsideAnswer, AskAside
     from bridle.protocol.messages import Message
     from bridle.providers.known_models import KnownModels
 

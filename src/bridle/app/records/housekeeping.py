@@ -15,7 +15,7 @@ from bridle.base.fs import files
 from bridle.config.folders import Folders
 from bridle.engine.store_ports import Archive, DaysOf
 from bridle.protocol.errors import BridleError
-from bridle.sessions.archive.beside_files import forget_beside
+from bridle.sessions.archive.beside_store import forget_beside
 from bridle.sessions.stored_session_settings import StoredSessionSettings
 
 GRACE_S = 2.0

@@ -35,12 +35,11 @@ from bridle.protocol.queries import SessionChanges
 from bridle.safety.path_guard import PathPolicy, sight, why_not_written
 from bridle.sandbox.git_places import find_repository, named_repositories
 from bridle.sessions.store import SessionStore
-from bridle.undo.change_list import list_changes
+from bridle.undo.file_states import CallNumbers, places_of
 from bridle.undo.file_tree import Look, WatchedFolders
 from bridle.undo.keeper import Keeper
 from bridle.undo.object_links import watched_folders, with_destroyed
-from bridle.undo.placed_rows import CallNumbers, places_of
-from bridle.undo.undo_commands import Talk, run_redo, run_undo
+from bridle.undo.undo_commands import Talk, list_changes, run_redo, run_undo
 from bridle.undo.undo_service import Undo
 from bridle.undo.undo_words import interrupted
 

@@ -34,7 +34,6 @@ from bridle.base.process.peer_process import (
 from bridle.clients.mcp_server.agent_tools import ToolNames
 from bridle.config.folders import Folders, home_of
 from bridle.control.capability_tokens import Tokens
-from bridle.control.event_batches import OpenStreams
 from bridle.control.http_server import ConnectionLimits
 from bridle.control.listening_socket import (
     EngineSocket,
@@ -44,7 +43,7 @@ from bridle.control.listening_socket import (
 )
 from bridle.control.request_guard import AsgiApp, ConnectionOrigin, Listener, Receive, Scope, Send, claims_of
 from bridle.control.served_clients import ServedClients
-from bridle.control.service import Service, ServiceCounters
+from bridle.control.service import OpenStreams, Service, ServiceCounters
 from bridle.control.token_files import read_token_file
 from bridle.plugin.loading import LoadedPlugin, bad_plugin, load_plugins
 from bridle.protocol.connection import Connection

@@ -23,9 +23,8 @@ from bridle.credentials.key_wrap import LocalKeyWrap
 from bridle.credentials.locks import LockKeys, LockKind
 from bridle.credentials.records import ApiKey, Credential, SignIn, secret_of
 from bridle.protocol.errors import BridleError, CredentialError, ProviderError, StoreError
-from bridle.sessions.key_lock import locked_key
-from bridle.sessions.repair.readable_copy import copied_where_unwritable
 from bridle.sessions.store import SessionStore
+from bridle.sessions.store_folder import copied_where_unwritable, locked_key
 
 if TYPE_CHECKING:
     from bridle.base.net.http import HttpConnections

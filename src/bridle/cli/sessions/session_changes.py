@@ -25,7 +25,7 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.queries import ListSessions, SessionInfo
 from bridle.sessions.archive.backup import is_backup
-from bridle.sessions.archive.beside_files import copy_outputs, forget_beside
+from bridle.sessions.archive.beside_store import copy_outputs, forget_beside
 from bridle.sessions.archive.import_session import UnreadableLine
 from bridle.sessions.archive.stored_archive import StoredArchive
 from bridle.sessions.sqlite_store import SqliteStore

@@ -24,8 +24,8 @@ from bridle.sessions.store import SessionRow, SessionStore
 from bridle.undo import undo_words as words
 from bridle.undo.undo_commands import diff_before, shown_before
 from bridle.undo.undo_plan import Plan, Step
-from bridle.undo.undo_preview import conflict
 from bridle.undo.undo_service import SESSION
+from bridle.undo.undo_words import conflict
 
 EXIT_STOPPED = 1
 

@@ -71,10 +71,8 @@ def _logs(connection: Connection) -> list[LogName]:
 
 @contextlib.contextmanager
 def _new_files(path: str, *endings: str, beside: tuple[str, ...] = ()) -> Generator[str]:
-    """Give a name to write under; `path`, and another file for each ending, are there when that is done.
-
-    Other files left `beside` are removed. Raises `UsageError` where one of the names is taken or cannot be written.
-    """
+    """Yield a name to write under; `path` and a file for each ending in `beside` exist afterwards. Raises
+    `UsageError` where a name is taken or cannot be written."""
     for taken in (path, *(path + ending for ending in endings)):
         if os.path.lexists(taken):
             raise UsageError(f"{taken} is there already; nothing was written")
@@ -117,11 +115,8 @@ def is_backup(path: str) -> bool:
 
 
 def restore(shelf: Shelf, path: str, *, cwd: str, notice: Callable[[str], None]) -> Restored:
-    """Takes in every session of a backup that is not here, each as an export of it would come in.
-
-    Those written with the key in use here keep their folders; others come from elsewhere and belong to `cwd`. Raises
-    `UsageError` for a file that does not open with its key, and `LogDamaged` for one that was changed.
-    """
+    """Take in the sessions of a backup that are not here. Those written with our own key keep their folders; others
+    belong to `cwd`. Raises `UsageError` for a file that does not open, `LogDamaged` for a changed one."""
     database = shelf.database
     key_path = path + KEY if os.path.exists(path + KEY) else database.key_path
     key = KeyFile(key_path, database_path=path, wrap=database.key_wrap).read(notice)

@@ -52,10 +52,8 @@ _INSERT_SESSION = """insert into sessions(id, log, cwd, root, profile, title, re
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a new session comes from and what it begins with.
-
-    `chain` is the link of the parent that a branch follows from; `branched` is the event that says so.
-    """
+    """The beginning of a new session. A branch follows from the parent's link `chain`; `branched` is the event that
+    says so."""
 
     cwd: str
     root: str
@@ -69,7 +67,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def carried(kind: str, payload: bytes, log_id: str) -> bytes:
-    """The payload as it stands in the log `log_id`: calls have new ids, and its beginning names this log."""
     if kind == "SessionCreated" and payload != EXPIRED:
         return _changed(payload, log=log_id)
     field = CALL_FIELDS.get(kind)

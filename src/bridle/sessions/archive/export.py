@@ -18,7 +18,6 @@ from bridle.protocol.events import Envelope
 
 
 def jsonl(records: Iterable[Record]) -> Iterator[bytes]:
-    """One line with its newline per event. Payloads keep their bytes, fields of newer versions included."""
     for record in records:
         yield encode_envelope(record.envelope, without_secrets(record.payload)) + b"\n"
 

@@ -40,11 +40,7 @@ class UnreadableLine(UsageError):
 
 
 def import_lines(shelf: Shelf, lines: Iterable[bytes], *, cwd: str, profile: str, missing: str = "") -> str:
-    """Makes a session of the lines of an export and returns its id. Raises `UsageError` naming the first bad line.
-
-    It is found by the id it had elsewhere too, unless somebody here has that id or name. Where its end is `missing`,
-    the session says so in these words.
-    """
+    """Make a session of the lines of an export, as `Archive.import_lines` says."""
     records = harmless_records(lines, cwd, missing)
     session = new_session(shelf, Origin(cwd=cwd, root=cwd, profile=profile, imported=True), records)
 
@@ -133,7 +129,6 @@ def _problem(envelope: Envelope, number: int, session: str) -> str:
 
 
 def _harmless(envelope: Envelope, cwd: str) -> Record:
-    """The event as it may stand here."""
     event = _within_bounds(envelope.event, cwd)
     payload = encode_payload(event)
     if might_hold_secret(payload) and not is_expired(event):

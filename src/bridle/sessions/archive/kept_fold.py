@@ -31,10 +31,8 @@ class Transcript(Protocol):
 
 
 class KeptFold:
-    """What is kept of one open session; `kept_until` is the event up to which that was done before.
-
-    `say` is told, once, that a transcript cannot be written.
-    """
+    """Keeps the fold of one open session; it is kept up to event `kept_until`. `say` hears once that a transcript
+    cannot be written."""
 
     def __init__(
         self,
@@ -60,10 +58,7 @@ class KeptFold:
         return () if problem is None else (_not_written(problem),)
 
     async def after_turn(self) -> None:
-        """Keeps it if enough is new, or less is left of it. The commit is waited for in another thread.
-
-        Where the disk is full nothing is lost by keeping it after a later turn.
-        """
+        """Keep the fold if enough is new, or less is left of it. On a full disk, a later turn does."""
         if self._transcript is not None:
             await self._transcribe(self._transcript)
         last = self._conversation.last_id
@@ -80,7 +75,6 @@ class KeptFold:
             self._kept_until, self._epoch = last, self._conversation.epoch
 
     async def at_close(self) -> None:
-        """The same at the end of a run."""
         if self._transcript is not None:
             await asyncio.to_thread(self._transcript.catch_up)
         last = self._conversation.last_id

@@ -92,11 +92,8 @@ def expire(
     beside: ForgetBeside = lambda _session: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Expired:
-    """Deletes the content of every session that is due. Blocks; run it in a thread of its own.
-
-    `stopped` is asked between two transactions; what is left then is finished by the next sweep. A session counts as
-    done when nothing is left `beside` it either.
-    """
+    """Delete the content of every due session, as `Archive.expire` says. Blocks. `stopped` is asked between
+    transactions."""
     now_ms = shelf.clock.now_ms()
     gone: list[str] = []
     busy: list[str] = []
@@ -174,11 +171,8 @@ def collect(shelf: Shelf) -> None:
 
 
 def make_smaller(connection: Connection) -> None:
-    """Gives unused pages back to the disk, in short transactions: a `VACUUM` would stop everybody else.
-
-    What was deleted leaves the write-ahead log too; while somebody reads, later, when the log begins anew. A file that
-    was not made for it only uses its pages again.
-    """
+    """Give unused pages back to the disk in short transactions, and cut the write-ahead log, which holds deleted
+    content too."""
     size = _number(connection, "pragma page_size")
     while (free := _number(connection, "pragma freelist_count")) * size > FREE_BYTES:
         connection.execute(f"pragma incremental_vacuum({GIVEN_BACK_PAGES})").fetchall()
@@ -309,7 +303,6 @@ def _run(connection: Connection, statement: str, *values: object) -> None:
 
 
 def _changed(connection: Connection, statement: str, *values: object) -> int:
-    """How many rows a statement changed."""
     connection.execute(statement, values)
     return _number(connection, "select changes()")
 

@@ -70,11 +70,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 def search(shelf: Shelf, words: str, *, limit: int) -> list[Found]:
-    """Where every one of the words was said; `"several words"` in quotes stand together.
-
-    Whole words come before beginnings of words, and what was said last comes first: to rank by how often a word was
-    said all of it would have to be counted, and that takes longer the more there is.
-    """
+    """Find the words, as `Archive.search` says. Hits are not ranked: that would count every occurrence of each word."""
     queries = dict.fromkeys((match_of(words, whole=True), match_of(words)))
     if not all(queries) or not shelf.database.exists():
         return []
@@ -109,10 +105,7 @@ def bring_up_to_date(shelf: Shelf) -> None:
 
 
 def match_of(words: str, *, whole: bool = False) -> str:
-    """A query that finds these words and can be nothing else: every term is quoted, longer ones match beginnings.
-
-    With `whole` none does.
-    """
+    """Return a query for these words: every term is quoted, longer ones match beginnings unless `whole`."""
     terms: list[str] = []
     for index, part in enumerate(words.split('"')):
         if index % 2 and part.strip():
@@ -125,10 +118,8 @@ def match_of(words: str, *, whole: bool = False) -> str:
 
 
 def said_in(envelopes: Iterable[Envelope]) -> Iterator[Said]:
-    """What people and models said, in order. Words of a step that is not over are left for the next time.
-
-    What a child is told to do was said by nobody here.
-    """
+    """Yield what people and models said, in order. Unfinished steps are left for the next time; tasks of subagents
+    are left out."""
     running: dict[str | None, list[str]] = {}
     for envelope in envelopes:
         parts = running.setdefault(envelope.invocation, [])
@@ -203,12 +194,7 @@ _SHARE_OUTPUTS_KEY = """update logs set outputs_key = (select outputs_key from l
 
 
 def branch(shelf: Shelf, parent: SessionRow, *, turn: int | None = None) -> str:
-    """Copies the session up to the end of `turn`, or of its last ended one, and returns the id of the new one.
-
-    It can read the long outputs of its parent, once they are copied.
-
-    The parent may be running; nothing of it changes. Raises `UsageError` for a turn that has no end (yet).
-    """
+    """Copy the session up to the end of `turn`, as `Archive.branch` says, and share the key of its long outputs."""
     refuse_rest(parent)
     name = parent.name
     with shelf.database.errors():
@@ -255,10 +241,7 @@ def _no_such_end(turn: int | None, ended: list[int]) -> str:
 
 
 class StoredArchive:
-    """Does what `engine.store_ports.Archive` says, and what is about the file itself.
-
-    What each of it takes is loaded when it is done.
-    """
+    """`engine.store_ports.Archive` without async, and operations on the database file."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
@@ -287,7 +270,6 @@ class StoredArchive:
         beside: ForgetBeside = lambda _session: None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> Expired:
-        """May be run in another thread than the store's."""
         with self._shelf.elsewhere() as shelf:
             return expire(shelf, days_of, beside=beside, stopped=stopped)
 
@@ -297,20 +279,17 @@ class StoredArchive:
             raise busy(row.id, self._shelf.lock_of(row.log))
 
     def back_up(self, path: str) -> Backup:
-        """May be run in another thread than the store's."""
         self._refuse_nothing()
         self._shelf.writer.settle()
         return back_up(self._shelf.database, path)
 
     def restore(self, path: str, *, cwd: str, notice: Callable[[str], None]) -> Restored:
-        """May be run in another thread than the store's."""
         with self._shelf.elsewhere() as shelf:
             return restore(shelf, path, cwd=cwd, notice=notice)
 
     # The file
 
     def repair(self, *, only_look: bool = False) -> Report:
-        """Looks at the whole database, and saves what is whole of it."""
         return (repair.examine if only_look else repair.repair)(self._shelf.database)
 
     def rekey(self) -> str:

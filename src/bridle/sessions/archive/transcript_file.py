@@ -40,10 +40,8 @@ class TranscriptForm(Protocol):
 
 
 class KeptTranscript:
-    """The file of one open session. A run begins by writing it anew, then adds what is new.
-
-    `new_form` begins a form of this format; None where events are written as they are stored.
-    """
+    """The transcript file of one open session. A run writes it from the beginning, then adds. `new_form` makes its
+    lines; None keeps events as they are stored."""
 
     def __init__(
         self, log: OpenLog, folder: str, form: Format, new_form: Callable[[], TranscriptForm | None]
@@ -70,10 +68,8 @@ class KeptTranscript:
         return None
 
     def catch_up(self) -> str | None:
-        """Writes what the log has and the file has not; returns why that could not be done. Blocks.
-
-        Whatever went wrong, nothing but the file suffers, and the next time it is written from the beginning.
-        """
+        """Write what the file lacks; return the problem, if any. Blocks. After a problem, the file is written from
+        the beginning."""
         try:
             if self._begun:
                 self._add()
@@ -88,7 +84,6 @@ class KeptTranscript:
         return None
 
     def _write_anew(self) -> None:
-        """The whole session, put in place in one go."""
         files.private_folder(self._folder)
         self._until, self._form = 0, self._new_form()
         temporary = os.path.join(self._folder, f".{os.urandom(12).hex()}.tmp")

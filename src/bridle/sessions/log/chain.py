@@ -17,7 +17,6 @@ SALT_BYTES = 16
 
 
 def origin(log_id: str) -> bytes:
-    """What stands before the first link of a log."""
     return sha256(b"bridle log " + log_id.encode()).digest()
 
 

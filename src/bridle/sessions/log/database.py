@@ -102,10 +102,7 @@ class Connection(Protocol):
 
 
 class Database:
-    """Where the database is and how to connect to it. Makes nothing until `connect` is called.
-
-    With `durable` off nothing is synced: for a database that ends with its process.
-    """
+    """The database file. Makes nothing until `connect`. With `durable` off nothing is synced."""
 
     def __init__(
         self,
@@ -159,15 +156,11 @@ class Database:
             return connection
 
     def _refuse_network(self) -> None:
-        """Locks and shared memory, which a write-ahead log needs, do not reach across machines."""
         if (kind := network_filesystem(self.folder)) is not None:
             raise StoreError("StoreOnNetwork", path=self.path, kind=kind)
 
     def _open_current(self) -> Connection:
-        """Opens what has the name, also where another process was just replacing it.
-
-        Where a change of key was cut off after the file was replaced, it is finished.
-        """
+        """Open the file, also while another process replaces it. Finish a change of key that was cut off."""
         while True:
             before = os.stat(self.path)
             try:
@@ -232,7 +225,6 @@ class Database:
             return connection
 
     def beside(self, folder: str) -> Database:
-        """Another database of the same schema, in another folder."""
         return Database(
             folder,
             now_ms=self._now_ms,
@@ -281,7 +273,6 @@ class Database:
         return StoreError("StoreFailed", path=self.path, problem=f"{problem} while syncing")
 
     def _unopened(self, problem: str) -> StoreError:
-        """Say why the first page cannot be read: it is damaged, or the key is another one."""
         if log_key.proves_key(self.head_path, self.data_key()):
             return StoreError("StoreDamaged", path=self.path, problem=problem)
         return StoreError("StoreWrongKey", path=self.path, key_path=self.key_path)
@@ -297,7 +288,6 @@ class Database:
         _remove(self.head_path)
 
     def has_room(self) -> bool:
-        """Whether the disk has room for more than the smallest write."""
         try:
             disk = os.statvfs(self.folder)
         except OSError:
@@ -368,7 +358,6 @@ class Database:
         return self.open_with(path, self.data_key())
 
     def data_key(self) -> str:
-        """The key as 64 hex digits. Raises `StoreError("StoreBadKey")`, and what the wrap of the key raises."""
         if self._key is None:
             self._key = self.key_file.read(self._notice)
         return self._key
@@ -380,10 +369,8 @@ class Database:
     def open_with(
         self, path: str, key: str, *, alone: bool = False, frozen: bool = False, short: bool = False
     ) -> Connection:
-        """A connection to any file of this kind. `frozen`: nobody writes it, and it is opened as it stands.
-
-        `short`: also where it is shorter than it says, to read what is there.
-        """
+        """Connect to any file of this kind. `frozen`: opened as it stands. `short`: also where it is shorter than it
+        says."""
         flags = apsw.SQLITE_OPEN_READWRITE
         if frozen:
             from urllib.parse import quote
@@ -423,7 +410,6 @@ class Database:
         return found
 
     def migrate(self, connection: Connection) -> None:
-        """Brings a database, an empty one too, to this version's schema."""
         connection.execute("begin immediate")
         try:
             found = self._version(connection)
@@ -463,7 +449,6 @@ def copied(path: str, target: str) -> Generator[None]:
 
 
 def cannot_be_written(folder: str) -> bool:
-    """Whether nothing can be made in the folder."""
     try:
         mounted_so = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     except OSError:

@@ -74,7 +74,6 @@ class KeyFile:
         return key
 
     def make(self) -> None:
-        """Writes a fresh key unless there is one."""
         if not os.path.lexists(self.path):
             key = os.urandom(32)
             self._write(self.path, key, self._wrapped(key, like=None))

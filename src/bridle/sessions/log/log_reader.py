@@ -91,7 +91,6 @@ def envelope_of(name: LogName, columns: Sequence[Any], content: bytes) -> Envelo
 
 
 def all_records(connection: Connection, name: LogName, after: int = 0) -> Iterator[Record]:
-    """Every event above `after`, page by page."""
     while True:
         record = None
         for record in records(connection, name, after, PAGE_ROWS):
@@ -102,7 +101,6 @@ def all_records(connection: Connection, name: LogName, after: int = 0) -> Iterat
 
 
 def up_to(connection: Connection, name: LogName, last: int) -> Iterator[Record]:
-    """Every event with an id up to `last`."""
     after = 0
     while after < last:
         page = list(records(connection, name, after, min(PAGE_ROWS, last - after)))
@@ -113,7 +111,6 @@ def up_to(connection: Connection, name: LogName, last: int) -> Iterator[Record]:
 
 
 def end_of(connection: Connection, name: LogName) -> Tip:
-    """The last id and chain as the database has them."""
     found = connection.execute(_LAST, (name.key,)).fetchone()
     return Tip(0, _origin(connection, name)) if found is None else Tip(*found)
 

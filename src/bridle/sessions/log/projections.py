@@ -47,7 +47,6 @@ _SET_MODEL = "update sessions set model = ?1, updated_ms = max(updated_ms, ?2) w
 
 
 def project(connection: Connection, log_key: int, log_id: str, envelope: Envelope) -> None:
-    """Call it for events whose kind is in `PROJECTED`."""
     if envelope.kind in LEDGER:
         _ledger(connection, log_id, envelope)
     elif isinstance(envelope.event, UndoApplied):

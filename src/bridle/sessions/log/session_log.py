@@ -27,10 +27,8 @@ OUTPUTS_KEY = "select outputs_key from logs where key = ?"
 
 
 class StoredLog:
-    """Implements `engine.store_ports.OpenLog`. Holds the lease and the run lock of its log until `close`.
-
-    Use it from one thread (`verify` and `records` may run in another).
-    """
+    """Implements `engine.store_ports.OpenLog` with a run lock. Use it from one thread; `verify` and `records` may
+    run in another."""
 
     def __init__(
         self,
@@ -72,10 +70,7 @@ class StoredLog:
         return self._lease
 
     def append(self, envelope: Envelope, payload: bytes) -> None:
-        """Takes the next event; `payload` is its encoded form and is stored byte for byte.
-
-        Raises ValueError when it is not the next one: a gap would be found only when the session is resumed.
-        """
+        """Append the next event with its encoded bytes. Raises ValueError when it is not the next one."""
         if self._closed:
             raise ValueError(f"the log of {self.session} is closed")
         if envelope.id != self._last_id + 1:
@@ -100,7 +95,6 @@ class StoredLog:
         self._refuse_lost()
 
     def _refuse_lost(self) -> None:
-        """Raises `LeaseLost` once another has taken the log: nothing of this one is written any more."""
         if self._tail.lost is not None:
             raise StoreError(self._tail.lost.reason, **self._tail.lost.data)
 
@@ -120,23 +114,19 @@ class StoredLog:
         return found
 
     def records(self, after: int) -> Iterator[Record]:
-        """Everything appended so far with an id above `after`. Blocks for a commit; may run in another thread."""
         self._writer.wait_blocking(self._ticket, sync=False)
         with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
             yield from log_reader.all_records(connection, self._name, after)
 
     def verify(self, last: int | None = None) -> None:
-        """Checks content, chain and tip, of the whole log or of its `last` events. Blocks while it reads.
-
-        Raises `StoreError("LogDamaged")` naming the first event that is not as it was written.
-        """
+        """Check content, chain and tip, of the whole log or of its `last` events. Blocks. Raises
+        `StoreError("LogDamaged")`."""
         self._writer.wait_blocking(self._ticket, sync=False)
         with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
             log_reader.check_chain(connection, self._name, last)
             log_reader.check_tip(connection, self._name, self._tail.tip.read())
 
     def keep_fold(self, event_id: int, folded: bytes) -> None:
-        """Keeps what the events up to `event_id` fold to. Blocks for a commit."""
         key = self._name.key
 
         def insert(connection: Connection) -> None:
@@ -146,7 +136,6 @@ class StoredLog:
         self._writer.run_held(key, self._lease, insert)
 
     def outputs_key(self) -> bytes:
-        """What long outputs of this session are encrypted with; made when first asked for. Blocks for a commit."""
         key = self._name.key
 
         def found(connection: Connection) -> bytes:
@@ -158,7 +147,6 @@ class StoredLog:
         return self._writer.run_held(key, self._lease, found)
 
     def undo_store(self) -> UndoTables:
-        """What was kept of this session's files, to put them back."""
         from bridle.sessions.log.undo_store import UndoTables  # the door of what undo keeps
 
         return UndoTables(
@@ -173,10 +161,7 @@ class StoredLog:
         self.close()
 
     def close(self) -> None:
-        """Puts everything on the disk and gives the run lock back. May be repeated.
-
-        Raises `StoreError` when something could not be written; the lock is free even then.
-        """
+        """Sync everything and release the run lock, even where that fails with `StoreError`. May be repeated."""
         if self._closed:
             return
         self._closed = True

@@ -25,10 +25,8 @@ class Tip(msgspec.Struct, frozen=True):
 
 
 class TipFile:
-    """Open for the life of the run lock; written by the writer thread alone.
-
-    What waits for room may be committed after it was closed: it stays behind then.
-    """
+    """Open for the life of the run lock; written by the writer thread alone. Rows committed after it was closed
+    leave it behind."""
 
     def __init__(self, path: str) -> None:
         self._using = threading.Lock()

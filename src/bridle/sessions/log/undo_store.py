@@ -53,11 +53,8 @@ _texts = msgspec.json.Decoder(tuple[str, ...])
 
 
 class UndoTables:
-    """Implements `engine.store_ports.UndoStore` in the tables of the encrypted database.
-
-    `lease` is that of its log; without one it is only to be read. What is changed is changed while nobody
-    has taken the log over, as with its events.
-    """
+    """Implements `engine.store_ports.UndoStore`. It changes something only while `lease` holds its log; without a
+    lease it only reads."""
 
     def __init__(
         self,
@@ -75,8 +72,6 @@ class UndoTables:
         self._lease = lease
 
     def _change(self, work: Callable[[Connection], None]) -> None:
-        """Queues a change before the rows that come next; where the log is lost, neither is written."""
-
         def change(connection: Connection) -> None:
             if lease_lost(connection, self._name.key, self._lease) is None:
                 work(connection)
@@ -257,22 +252,13 @@ def _add_contents(connection: Connection, contents: Contents) -> None:
 
 
 def _call_rows(connection: Connection, key: int) -> list[CallRow]:
-    return [
-        CallRow(
-            number=number,
-            call_id=call_id,
-            turn=turn,
-            tool=tool,
-            does=does,
-            started_ms=started_ms,
-            open=bool(is_open),
-            undone=bool(undone),
-            kept=_kept.decode(kept),
-        )
-        for number, call_id, turn, tool, does, started_ms, is_open, undone, kept in connection.execute(
-            _CALLS, (key,)
-        )
-    ]
+    def row(found: tuple[Any, ...]) -> CallRow:
+        values: dict[str, Any] = dict(zip(CallRow.__struct_fields__, found, strict=True))
+        values |= {"open": bool(values["open"]), "undone": bool(values["undone"])}
+        values["kept"] = _kept.decode(values["kept"])
+        return CallRow(**values)
+
+    return [row(found) for found in connection.execute(_CALLS, (key,))]
 
 
 def _one(connection: Connection, statement: str, *values: Any) -> tuple[Any, ...]:
@@ -301,10 +287,8 @@ def _forget(connection: Connection, before_ms: int, now_ms: int) -> None:
 
 
 def sweep_contents(connection: Connection, now_ms: int) -> None:
-    """Drops the contents that no call and no undo names any more, inside the caller's transaction.
-
-    One whose row is still awaited stays for a day.
-    """
+    """Drop the contents that no row names any more, inside the caller's transaction. One whose row is awaited stays
+    for a day."""
     connection.execute(_DROP_AWAITED, (now_ms - _DAY_MS,))
     needed: set[bytes] = {row[0] for row in connection.execute("select sha256 from undo_awaited")}
 

@@ -26,15 +26,12 @@ class WriteAheadLog:
         self._enough = FOLD_BACK_PAGES
 
     def committed(self, _connection: Connection, _name: str, pages: int) -> int:
-        """A commit has made the log so many pages long."""
         self._pages = pages
         return 0
 
     def fold_back(self, connection: Connection) -> None:
-        """Brings a log that is long enough back into the database, as far as no reader needs it.
-
-        Nothing is lost where somebody reads or there is no room; it is tried again when the log has grown.
-        """
+        """Checkpoint a long log as far as no reader needs it. Without room, or while somebody reads, it is tried
+        again later."""
         if self._pages < self._enough:
             return
         self._enough = FOLD_BACK_PAGES

@@ -49,10 +49,8 @@ Result = TypeVar("Result")
 
 
 class LogTail(msgspec.Struct):
-    """Where a log ends. `event_id` and `chain` belong to the writer thread once the log is open.
-
-    Rows are written while `lease` is that of the log: then nobody has taken it over. `lost` is set when somebody has.
-    """
+    """The end of a log, in the writer thread. Rows are written while `lease` holds; `lost` is set once another run
+    took the log."""
 
     key: int
     log_id: str
@@ -118,12 +116,10 @@ class Writer:
 
     @property
     def stuck(self) -> bool:
-        """Whether rows wait for room on the disk."""
         return self._full is not None
 
     @property
     def failed(self) -> bool:
-        """Whether nothing is written any more."""
         return self._error is not None
 
     def append(self, tail: LogTail, envelope: Envelope, payload: bytes) -> int:
@@ -148,10 +144,8 @@ class Writer:
             del self._left[key]
 
     def change(self, change: Change) -> int:
-        """Queues a change of other tables. It is committed before, or together with, every row appended later.
-
-        What it raises ends the writer. Returns the ticket to wait for.
-        """
+        """Queue a change of other tables, committed no later than rows appended after it; return its ticket. What it
+        raises ends the writer."""
         return self._queue(change)
 
     def settle(self) -> None:
@@ -159,10 +153,8 @@ class Writer:
         self.wait_blocking(self._appended, sync=False)
 
     def run(self, job: Callable[[Connection], Result]) -> Result:
-        """Runs `job` in a transaction of its own and blocks until it is committed.
-
-        What it raises is raised here and undoes the transaction; it does not end the writer, unless a sync failed.
-        """
+        """Run `job` in a transaction of its own and block until it is committed. What it raises is raised here and
+        undoes the transaction."""
         done: _Outcome[Result] = _Outcome()
         with self._wake:
             self._ready()
@@ -200,7 +192,6 @@ class Writer:
             done.result()
 
     def close(self) -> None:
-        """Writes and syncs everything queued, then ends the thread."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -276,10 +267,7 @@ class Writer:
             self._wal.close()
 
     def _gather(self) -> bool:
-        """Waits until there is something to do; False when all is done and the writer is closing.
-
-        It is woken by the first row, by who waits and by a full batch; the rows of the next moment come along without.
-        """
+        """Wait for work; False when the writer closes and all is done. A row, a waiter or a full batch wakes it."""
         with self._wake:
             if not self._has_work():
                 self._asleep = True
@@ -361,10 +349,7 @@ class Writer:
             self._wake.wait_for(lambda: self._closing or bool(self._jobs), RETRY_S)
 
     def _tell(self, tails: Iterable[LogTail]) -> None:
-        """Whoever waited goes on, and who listens hears how far its log is kept.
-
-        In one go and in this order: who waited finds everything told, and is first to do something about it.
-        """
+        """Wake waiters, then tell listeners how far their log is kept, in one go."""
         with self._wake:
             news: list[_News] = []
             waiters, self._waiters = self._waiters, []
@@ -417,7 +402,6 @@ class _Outcome(Generic[Result]):
         self._given.release()
 
     def result(self) -> Result:
-        """Blocks until there is one; raises what was given in its place."""
         with self._given:
             if self._error is not None:
                 raise self._error
@@ -466,10 +450,8 @@ def _is_held(connection: Connection, tail: LogTail) -> bool:
 
 
 def lease_lost(connection: Connection, key: int, lease: Lease | None) -> StoreError | None:
-    """Why a log cannot be written under this lease; None where it can. Ask in the transaction that writes.
-
-    The key of a log that was deleted may be that of another one, with the same epoch and never the same holder.
-    """
+    """Return why a log cannot be written under this lease, or None. Ask in the transaction that writes. A new log
+    may reuse the key of a deleted one, never its holder."""
     epoch, holder, session = connection.execute(_LEASE, (key,)).fetchone() or (
         None,
         "it was deleted",

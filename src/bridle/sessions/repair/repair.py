@@ -69,7 +69,6 @@ def rescue(old: Connection, fresh: Database, names: Iterable[LogName]) -> dict[s
 
 
 def _copy_log(old: Connection, new: Connection, name: LogName) -> Tip:
-    """Copy the session of a log, its proven events, and everything derived from them."""
     has_session = _copy_rows(new, "sessions", readable_rows(old, _SESSION, name.session))
     new.execute("update sessions set turns = 0, usd = 0, stop = null where id = ?", (name.session,))
     tip = log_reader.end_of(new, name)
@@ -91,7 +90,6 @@ def _copy_log(old: Connection, new: Connection, name: LogName) -> Tip:
 
 
 def _copy_rows(new: Connection, table: str, rows: Iterable[Row]) -> int:
-    """Copy rows and return how many there were."""
     count = 0
     for row in rows:
         new.execute(f"insert or replace into {table} values({', '.join('?' * len(row))})", row)
@@ -107,10 +105,8 @@ _UNOPENABLE = "the file is not a database, or its first page is damaged"
 
 
 class DamagedLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A damaged log: how many events are proven, what is wrong, and how many are known to be lost.
-
-    `chain` is the link of the last proven event. `ends_early`: what is there is whole, and its end is missing.
-    """
+    """A damaged log: its proven events, the problem, the known losses. `chain` is the last proven link; with
+    `ends_early` only the end is missing."""
 
     session: str
     log: str
@@ -122,10 +118,8 @@ class DamagedLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an examination. `problems` are about the file; `aside` is the folder of the damaged one.
-
-    `without_tip` logs have no tip: what is there is whole, and may not be all.
-    """
+    """The result of an examination. `problems` are about the file, `aside` is the folder of the damaged one. Nothing
+    tells whether `without_tip` logs are complete."""
 
     path: str
     sessions: int = 0
@@ -192,7 +186,6 @@ def _repaired_in_place(database: Database, report: Report) -> Report:
 
 
 def words(report: Report) -> list[str]:
-    """The report in sentences, one a line."""
     if report.whole:
         sessions = "1 session" if report.sessions == 1 else f"{report.sessions:,} sessions"
         return [f"Everything is whole: {sessions}, {report.events:,} events."]
@@ -242,7 +235,6 @@ def _check_integrity(database: Database, connection: Connection) -> tuple[str, .
 
 
 def _logs(connection: Connection) -> list[LogName]:
-    """The logs up to the first one that cannot be read."""
     rows = readable_rows(connection, _LOGS)
     return [LogName(session, log_id, key) for key, log_id, session in rows]
 
@@ -304,7 +296,6 @@ def _without_file(database: Database, *problems: str) -> Report:
 
 
 def _gone(folder: str, log: str) -> DamagedLog:
-    """A log of which only the tip is left."""
     tip = tip_at(_tip_path(folder, log))
     return DamagedLog(
         session=log,
@@ -339,7 +330,6 @@ def _take_ends_as_they_are(database: Database, connection: Connection) -> None:
 
 
 def _aside(database: Database) -> str:
-    """A folder of its own for the damaged files."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return files.private_folder(os.path.join(database.folder, f"damaged-{stamp}-{os.urandom(2).hex()}"))
 
