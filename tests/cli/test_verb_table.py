@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bridle.app.user.setting_sections import TABLE
 from bridle.cli.command_line import parse
 from bridle.cli.completion import bash_script, fish_script, levels, zsh_script
 from bridle.cli.help import man_page, option_page, pages
@@ -34,6 +35,16 @@ def test_an_option_that_is_added_to_a_row_is_known_everywhere(repository: Path) 
     assert "-s z -l zeal -x -a 'some much'" in fish_script(found)
     document = runpy.run_path(str(repository / "scripts/command_page.py"))
     assert f"| `-z, --zeal ZEAL` | {line} |" in document["commands"](verbs)
+
+
+def test_an_option_that_is_short_for_a_setting_sets_it() -> None:
+    parsed = parse(
+        ["run", "--main-compact-at", "0.6", "--set", "log.levels=debug", "--sub-compact-at", "0.5"]
+    )
+    assert parsed.set == ["context.compact_at=0.6", "log.levels=debug", "context.child.compact_at=0.5"]
+    short = [one for verb in VERBS.values() for one in verb.options if one.setting]
+    assert short
+    assert {one.setting for one in short} <= {setting.key for setting in TABLE.settings}
 
 
 def test_the_document_is_that_of_the_table(repository: Path) -> None:

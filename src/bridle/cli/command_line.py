@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -117,6 +117,8 @@ def _way_to_store(option: Option) -> Mapping[str, Any]:
         return {"action": "store_const", "const": option.constant}
     if not option.value:
         return {"action": "store_true"}
+    if option.setting:
+        return {"metavar": option.value, "type": _as_setting(option), "default": [], "action": "append"}
     way: dict[str, Any] = {
         "metavar": option.value,
         "type": option.read,
@@ -126,6 +128,13 @@ def _way_to_store(option: Option) -> Mapping[str, Any]:
     if option.repeat:
         return {**way, "action": "append"}
     return way if option.bare is None else {**way, "nargs": "?", "const": option.bare}
+
+
+def _as_setting(option: Option) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        return f"{option.setting}={text if option.read is None else option.read(text)}"
+
+    return read
 
 
 def parse(words: list[str], verbs: Mapping[str, Verb] = VERBS) -> argparse.Namespace:

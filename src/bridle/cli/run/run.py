@@ -8,9 +8,9 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from bridle.app.records.operational_log import log_wanted
 from bridle.base.clock import SystemClock
@@ -266,12 +266,27 @@ def session_wanted(
     output_schema: dict[str, Any] | None = None,
     asks: bool = True,
 ) -> CreateSession:
-    """The session these options ask for, as a new one; `going_on` finds the one to go on with.
+    """Return the command for a new session with these options; `going_on` finds the one to go on with.
 
-    `asks`: a person can be asked.
+    An option that is named like a field of `SessionOptions` is its value. `asks`: a person can be asked.
     """
     cwd = os.path.abspath(parsed.cwd or ".")
     _refuse_two_ways(parsed)
+    given = {name: value for name, value in vars(parsed).items() if name in SessionOptions.__struct_fields__}
+    given |= {
+        "append_system": _own_words(parsed.append_system_prompt),
+        "on_orphan": _on_orphan(parsed, asks=asks),
+        "lockfile": parsed.lockfile and os.path.abspath(parsed.lockfile),
+        "on_ask": parsed.on_ask or "deny",
+        "config_file": parsed.config,
+        "sets": parsed.set,
+        "allow_hosts": parsed.allow_host,
+        "add_dirs": added_folders(parsed.add_dir),
+        "title": parsed.name or None,
+        "headless": not asks,
+        "wide_folder": cwd if parsed.cwd is not None else None,
+        "output_schema": output_schema,
+    }
     return CreateSession(
         cwd=cwd,
         env=allowed_environment(env),
@@ -280,49 +295,8 @@ def session_wanted(
         model=_model_of(parsed.model),
         mode=_mode_of(parsed),
         aliases=(parsed.session,) if parsed.session else (),
-        config=SessionOptions(
-            yes=parsed.yes,
-            allow_policy_changes=parsed.allow_policy_changes,
-            allow_unsandboxed=parsed.allow_unsandboxed,
-            allow=tuple(parsed.allow),
-            deny=tuple(parsed.deny),
-            max_steps=parsed.max_steps,
-            max_cost=parsed.max_cost,
-            effort=parsed.effort,
-            append_system=_own_words(parsed.append_system_prompt),
-            on_orphan=_on_orphan(parsed, asks=asks),
-            lockfile=parsed.lockfile and os.path.abspath(parsed.lockfile),
-            require_trust=parsed.require_trust,
-            allow_project_hooks=parsed.allow_project_hooks,
-            on_ask=parsed.on_ask or "deny",
-            dry_run=parsed.dry_run,
-            config_file=parsed.config,
-            sets=(*parsed.set, *_context_sets(parsed)),
-            agent_mode=parsed.agent_mode,
-            persistent_grants=parsed.persistent_grants,
-            sandbox=parsed.sandbox,
-            network=parsed.network,
-            allow_hosts=tuple(parsed.allow_host),
-            add_dirs=added_folders(parsed.add_dir),
-            title=parsed.name or None,
-            headless=not asks,
-            wide_folder=cwd if parsed.cwd is not None else None,
-            transcript=parsed.transcript,
-            output_schema=output_schema,
-            memory=parsed.memory,
-        ),
+        config=convert(given, SessionOptions),
     )
-
-
-def _context_sets(parsed: Args) -> list[str]:
-    """How much of a conversation is sent, by options of their own, as settings."""
-    given = {
-        "context.max_tokens": parsed.main_max_context_tokens,
-        "context.compact_at": parsed.main_compact_at,
-        "context.child.max_tokens": parsed.sub_max_context_tokens,
-        "context.child.compact_at": parsed.sub_compact_at,
-    }
-    return [f"{key}={value}" for key, value in given.items() if value is not None]
 
 
 def _model_of(name: str | None) -> str | None:
@@ -376,7 +350,7 @@ def _mode_of(parsed: Args) -> Mode | None:
     return "strict"
 
 
-def _on_orphan(parsed: Args, *, asks: bool) -> Literal["ask", "fail", "mark-unknown"]:
+def _on_orphan(parsed: Args, *, asks: bool) -> str:
     """Where nobody can be asked, a run refuses to go on, unless it waits for somebody who attaches."""
     nobody = not asks and parsed.on_ask != "wait"
     return "fail" if parsed.on_orphan == "ask" and nobody else parsed.on_orphan

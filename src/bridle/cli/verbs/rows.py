@@ -56,6 +56,8 @@ class Option(msgspec.Struct, frozen=True):
     """The value if none is given; None: a value is required."""
     one_of: str = ""
     """Options with the same word here exclude each other."""
+    setting: str = ""
+    """The setting that it is short for: `--NAME VALUE` is `--set SETTING=VALUE`."""
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -64,6 +66,8 @@ class Option(msgspec.Struct, frozen=True):
     @property
     def attribute(self) -> str:
         """Its name among the parsed arguments."""
+        if self.setting:
+            return "set"
         longest = next((name for name in self.spellings if name.startswith("--")), self.names)
         return self.dest or longest.lstrip("-").replace("-", "_")
 
