@@ -173,6 +173,11 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     ledger: tuple[str, ...] = ()
 
 
+_FOLDED_AS_THEY_ARE = tuple(
+    name for name in Folded.__struct_fields__ if name not in ("version", "marks", "goal")
+)
+"""The fields that have the name and the form of what they keep of a conversation."""
+
 _OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
 """Outcomes of calls that did not run to an end: their content is Bridle's own sentence and not from outside."""
 
@@ -247,35 +252,9 @@ class Conversation:
         """What has been folded so far, to go on from later; None in the middle of a turn."""
         if self.turn_is_open or self._calls or self._text or self._persons_calls or self.children:
             return None
-        return msgspec.msgpack.encode(
-            Folded(
-                version=FOLD_VERSION,
-                last_id=self.last_id,
-                prefix=self.prefix,
-                messages=self.messages,
-                marks=self._marks,
-                epoch=self.epoch,
-                answers=self.answers,
-                step=self.step,
-                turn=self.turn,
-                mode=self.mode,
-                model=self.model,
-                cwd=self.cwd,
-                inputs=self.inputs,
-                wire_ids=self.wire_ids,
-                mode_before_plan=self.mode_before_plan,
-                spent_usd=self.spent_usd,
-                counted=self.counted,
-                todos=self.todos,
-                known_files=self.known_files,
-                named_remotes=self.named_remotes,
-                effort=self.effort,
-                commands=self.commands,
-                goal=b"" if self.goal is None else msgspec.msgpack.encode(self.goal),
-                memories=self.memories,
-                ledger=self.ledger,
-            )
-        )
+        same = {name: getattr(self, name) for name in _FOLDED_AS_THEY_ARE}
+        goal = b"" if self.goal is None else msgspec.msgpack.encode(self.goal)
+        return msgspec.msgpack.encode(Folded(version=FOLD_VERSION, marks=self._marks, goal=goal, **same))
 
     @classmethod
     def restored(cls, kept: bytes) -> Conversation:
@@ -287,31 +266,12 @@ class Conversation:
             return conversation
         if folded.version != FOLD_VERSION:
             return conversation
-        conversation.last_id = folded.last_id
-        conversation.prefix = folded.prefix
-        conversation.messages = folded.messages
-        conversation.epoch = folded.epoch
-        conversation.answers = folded.answers
-        conversation.step = folded.step
-        conversation.turn = folded.turn
-        conversation.mode = folded.mode
-        conversation.mode_before_plan = folded.mode_before_plan
-        conversation.model = conversation._chosen = folded.model
-        conversation.spent_usd = folded.spent_usd
-        conversation.counted = folded.counted
-        conversation.cwd = folded.cwd
-        conversation.inputs = folded.inputs
-        conversation.wire_ids = folded.wire_ids
-        conversation.todos = folded.todos
-        conversation.known_files = folded.known_files
-        conversation.named_remotes = folded.named_remotes
-        conversation.effort = conversation._chosen_effort = folded.effort
-        conversation.commands = folded.commands
+        for name in _FOLDED_AS_THEY_ARE:
+            setattr(conversation, name, getattr(folded, name))
+        conversation._marks = folded.marks
+        conversation._chosen, conversation._chosen_effort = folded.model, folded.effort
         if folded.goal:
             conversation.goal = msgspec.msgpack.decode(folded.goal, type=GoalState)
-        conversation.memories = folded.memories
-        conversation.ledger = folded.ledger
-        conversation._marks = folded.marks
         return conversation
 
     def apply(self, envelope: Envelope) -> None:

@@ -218,14 +218,12 @@ class SessionStore:
         return (record.envelope for record in self.records(session_id, after=after))
 
     def records(self, session_id: str, *, after: int = 0) -> Iterator[Record]:
-        row = self.row(session_id)
-        return log_reader.all_records(self._reader(), LogName(row.id, row.log, row.log_key), after)
+        return log_reader.all_records(self._reader(), self.row(session_id).name, after)
 
     def costs(self, row: SessionRow, *, since_ms: int = 0) -> Iterator[Envelope]:
         """What a session paid since a time: its `CostIncremented` events. Nothing else of the log is decoded."""
-        name = LogName(row.id, row.log, row.log_key)
         with self._database.errors():
-            yield from log_reader.of_kinds(self._reader(), name, ("CostIncremented",), since_ms)
+            yield from log_reader.of_kinds(self._reader(), row.name, ("CostIncremented",), since_ms)
 
     def _last_event(self, row: SessionRow) -> tuple[int, str | None]:
         with self._database.errors():
@@ -254,18 +252,16 @@ class SessionStore:
         return Lease(holder=holder, epoch=epoch)
 
     def digest(self, session_id: str) -> str:
-        row = self.row(session_id)
         with self._database.errors():
-            return log_reader.end_of(self._reader(), LogName(row.id, row.log, row.log_key)).chain.hex()
+            return log_reader.end_of(self._reader(), self.row(session_id).name).chain.hex()
 
     def verify(self, session_id: str, *, last: int | None = None) -> None:
         """Checks content, chain and tip as `StoredLog.verify` does. Needs no lock: the session may run elsewhere."""
         row = self.row(session_id)
-        name = LogName(row.id, row.log, row.log_key)
         with self._database.errors():
             tip = tip_at(os.path.join(self._folder, "tips", row.log))  # first: events may be ahead of it
-            log_reader.check_chain(self._reader(), name, last)
-            log_reader.check_tip(self._reader(), name, tip)
+            log_reader.check_chain(self._reader(), row.name, last)
+            log_reader.check_tip(self._reader(), row.name, tip)
 
     def fold(self, session_id: str) -> bytes | None:
         with self._database.errors():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
+import msgspec
+
 from bridle.base.secrets.redact import redact
 from bridle.base.text.line_diff import line_diff, lines_of
 from bridle.base.text.terminal_text import visible
@@ -96,20 +98,10 @@ def _file(step: Step, plan: Plan, contents: Contents, shown: Shown) -> UndoFile:
     if target is None:
         return file
     if present is None:
-        return _becoming(file, "restored")
+        return msgspec.structs.replace(file, becomes="restored")
     if _only_mode(present, target):
-        return _becoming(file, "mode", target.mode)
-    return _becoming(file, "changed again" if plan.is_redo else "goes back")
-
-
-def _becoming(
-    file: UndoFile,
-    becomes: Literal["restored", "mode", "goes back", "changed again"],
-    mode: int | None = None,
-) -> UndoFile:
-    return UndoFile(
-        path=file.path, did=file.did, becomes=becomes, mode=mode, added=file.added, removed=file.removed
-    )
+        return msgspec.structs.replace(file, becomes="mode", mode=target.mode)
+    return msgspec.structs.replace(file, becomes="changed again" if plan.is_redo else "goes back")
 
 
 def _in_repositories(steps: Sequence[Step]) -> dict[str, list[Step]]:
