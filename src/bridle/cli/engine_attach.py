@@ -9,7 +9,6 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,12 +30,9 @@ from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import Handshake
 from bridle.protocol.messages import InputBlock
-from bridle.protocol.queries import DescribeSession
+from bridle.protocol.queries import A, DescribeSession, Query
 from bridle.providers import DEMO
 from bridle.providers.presets import with_keys
-
-if TYPE_CHECKING:
-    from bridle.protocol.queries import A, Query
 
 
 def terminal_look(parsed: Args, env: Env) -> Look:

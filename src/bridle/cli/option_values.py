@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -72,8 +73,12 @@ def problem_data(problem: Problem) -> dict[str, Any]:
     return {**msgspec.to_builtins(problem), "text": problem.text}
 
 
-def unwritable(path: str, problem: OSError) -> BridleError:
-    """Return the error for a settings file that could not be changed."""
-    is_folder = not isinstance(problem, FileExistsError | NotADirectoryError)
-    clause = problem.strerror if is_folder else f"{problem.filename} is not a folder"
-    return BridleError("FileUnwritable", path=path, problem=clause)
+@contextmanager
+def writing(path: str) -> Generator[None]:
+    """Raise `FileUnwritable` where a settings file cannot be changed meanwhile."""
+    try:
+        yield
+    except OSError as problem:
+        is_folder = not isinstance(problem, FileExistsError | NotADirectoryError)
+        clause = problem.strerror if is_folder else f"{problem.filename} is not a folder"
+        raise BridleError("FileUnwritable", path=path, problem=clause) from None

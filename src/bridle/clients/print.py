@@ -9,7 +9,7 @@ import asyncio
 import errno
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias
 
 import msgspec
 
@@ -26,9 +26,11 @@ from bridle.protocol.commands import CancelTurn, CreateSession, EndSession, RunS
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope
 from bridle.protocol.messages import InputBlock, TextBlock
+from bridle.protocol.queries import DescribeLog
 
 if TYPE_CHECKING:
     from bridle.clients.hub_stream import HubStream
+    from bridle.clients.line.run_terminal import RunTerminal
     from bridle.protocol.connection import Connection
 
 
@@ -45,22 +47,6 @@ LEFT_OUT: Final = frozenset[RowKind]({
 _ANSWER: Final = frozenset[RowKind]({"delta", "answer"})
 _ONLY_IN_DETAIL: Final = frozenset[RowKind]({"said", "edit"})
 _CLOSING: Final = frozenset[RowKind]({"failure", "agent_answer"})
-
-
-class Onlooker(Protocol):
-    """A user at a terminal who watches the run and may be asked. Only `begin` raises `BridleError`."""
-
-    async def begin(self, connection: Connection, session: str) -> None:
-        """Start to put questions of the session to the user."""
-        ...
-
-    def take(self, envelope: e.Envelope) -> None: ...
-    def stream(self, text: str) -> None:
-        """Draw more of the answer."""
-        ...
-
-    def end_text(self) -> None: ...
-    async def end(self) -> None: ...
 
 
 class RunProgress:
@@ -119,7 +105,7 @@ class RunAnswer:
         out: TextIO,
         *,
         streams: bool,
-        reader: Onlooker | None,
+        reader: RunTerminal | None,
         hub: HubStream | None,
     ) -> None:
         self.form: Format = form
@@ -249,7 +235,7 @@ class Printer:
         detail: bool = False,
         is_full: Callable[[], bool] = lambda: False,
         streams: bool = False,
-        onlooker: Onlooker | None = None,
+        onlooker: RunTerminal | None = None,
         renders: bool = False,
         hub: HubStream | None = None,
     ) -> None:
@@ -416,8 +402,6 @@ class Printer:
         if self._answer.form != "text":
             with suppress(CommandRefused):  # it has ended already
                 await connection.send(EndSession(session=session, leaving=True))
-        from bridle.protocol.queries import DescribeLog
-
         with suppress(BridleError):
             found = await connection.ask(DescribeLog(session=session))
             self.outcome.result.log_digest = found.digest

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, Final
 
 import msgspec
@@ -93,11 +94,8 @@ def _mint(tokens: Tokens, parsed: Args, env: Env, audit: ServiceAudit) -> int:
 
 
 def _sessions(names: list[str], env: Env) -> tuple[str, ...]:
-    store = session_store(sessions_unlocked(env))
-    try:
+    with closing(session_store(sessions_unlocked(env))) as store:
         return tuple(dict.fromkeys(store.find(name).id for name in names))
-    finally:
-        store.close()
 
 
 def _seconds(text: str) -> int:
@@ -172,12 +170,9 @@ def _revoke(tokens: Tokens, jti: str, audit: ServiceAudit) -> int:
 def _audit(parsed: Args, env: Env, audit: ServiceAudit) -> int:
     rows = list(audit.entries())
     if parsed.session:
-        store = session_store(sessions_unlocked(env))
-        try:
+        with closing(session_store(sessions_unlocked(env))) as store:
             for name in parsed.session:
                 rows += answers_of(store.events(store.find(name).id))
-        finally:
-            store.close()
     rows.sort(key=lambda row: str(row.get("ts", "")))
     if parsed.json:
         return say_json({"entries": rows})

@@ -21,10 +21,10 @@ from bridle.base.text.terminal_text import visible_line
 from bridle.base.text.tool_names import unique_server_parts
 from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.mcp.mcp_servers import FolderServers, folder_servers
-from bridle.cli.option_values import unwritable
+from bridle.cli.option_values import writing
 from bridle.cli.stdin import hidden_line, is_agreed, secret_from, typed_answer
 from bridle.cli.verbs.rows import Args, Env
-from bridle.config.folders import folders, home_of
+from bridle.config.folders import Folders, home_of
 from bridle.config.origins import checked_value
 from bridle.config.problems import shown
 from bridle.config.settings_writer import SettingChange, set_entry, user_file
@@ -265,10 +265,7 @@ def _write(plan: _Plan, here: FolderServers, stored: StoredKeys) -> None:
     for name, secret in plan.values.items():
         stored.put_value(name, secret)
     for one in plan.added:
-        try:
-            set_entry(TABLE, here.where, ("mcp_servers", one.name), one.settings)
-        except OSError as problem:
-            raise unwritable(user_file(here.where), problem) from None
+        _written(one.name, one.settings, here.where)
 
 
 _REFUSAL = (
@@ -293,7 +290,7 @@ def _add(parsed: Args, here: FolderServers, env: Env) -> int:
         raise UsageError(
             f'There is an MCP server "{shown(name)}" already, in {", ".join(there[0].files)}. See: bridle mcp remove'
         )
-    change = _written(name, entry, env)
+    change = _written(name, entry, here.where)
     unpinned = unpinned_words(definition, cwd=here.cwd, env=env)
     return say(
         visible_line(f'MCP server "{name}" is in {change.path} now.')
@@ -333,15 +330,12 @@ def _remove(parsed: Args, here: FolderServers, env: Env) -> int:
             f'MCP server "{shown(row.name)}" is not in your own settings but in {", ".join(row.files)}. '
             "Take it out there"
         )
-    change = _written(row.name, None, env)
+    change = _written(row.name, None, here.where)
     left = [one for one in folder_servers(parsed, env).rows(env) if one.name == row.name]
     still = f" It is still in {', '.join(left[0].files)}." if left else ""
     return say(visible_line(f'MCP server "{row.name}" is no longer in {change.path}.{still}') + "\n")
 
 
-def _written(name: str, entry: dict[str, Any] | None, env: Env) -> SettingChange:
-    where = folders(env)
-    try:
+def _written(name: str, entry: dict[str, Any] | None, where: Folders) -> SettingChange:
+    with writing(user_file(where)):
         return set_entry(TABLE, where, ("mcp_servers", name), entry)
-    except OSError as problem:
-        raise unwritable(user_file(where), problem) from None

@@ -25,8 +25,10 @@ from bridle.clients.print import EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format, P
 from bridle.clients.run_result import EXIT_INTERRUPTED, read_schema
 from bridle.config.folders import folders
 from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession, SessionOptions
+from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
+from bridle.protocol.queries import DescribeSession, FindSession, SessionInfo
 from bridle.providers import DEMO
 from bridle.providers.script import script_name
 from bridle.sandbox.plain_spawn import allowed_environment
@@ -34,8 +36,6 @@ from bridle.sandbox.plain_spawn import allowed_environment
 if TYPE_CHECKING:
     from bridle.cli.engine_attach import RunAtTerminal
     from bridle.clients.hub_stream import HubStream
-    from bridle.protocol.connection import Connection
-    from bridle.protocol.queries import SessionInfo
 
 MAX_OWN_WORDS = 64 * 1024
 SOCKET_NAME = "engine.sock"
@@ -395,8 +395,6 @@ def _ways_back(parsed: Args) -> tuple[tuple[str, bool], ...]:
 
 async def _named_session(parsed: Args, cwd: str, connection: Connection) -> SessionInfo | None:
     """The session the options name. A name of `--session` that nobody has yet, or whose session expired, is free."""
-    from bridle.protocol.queries import DescribeSession, FindSession
-
     if parsed.resume:
         return (await connection.ask(DescribeSession(session=parsed.resume))).session
     here = real_folder(cwd)

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 import msgspec
 
@@ -263,11 +263,8 @@ async def _tell_what_expires(connection: Connection, env: Env) -> None:
 
 def _print_sessions(env: Env) -> int:
     """Where nobody can choose: the list, of this folder or else of all, and exit code 2."""
-    store = session_store(env)
-    try:
+    with closing(session_store(env)) as store:
         lines = session_lines(store, os.path.realpath(".")) or session_lines(store, None)
-    finally:
-        store.close()
     if not lines:
         raise CommandRefused("NoSessionHere", cwd=_folder(".", env))
     say_lines(lines)

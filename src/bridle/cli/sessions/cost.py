@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import closing
 from typing import Final
 
 from bridle.app.queries.query_answers import cost_sum
@@ -33,15 +34,12 @@ def cost(parsed: Args, env: Env) -> int:
     since_ms = _since_ms(parsed.since)
     tiers = settings_here(parsed, env).checked()
     models = Models(env=env, clock=SystemClock()).with_settings(tiers.get("providers") or {})
-    store = session_store(sessions_unlocked(env))
-    try:
+    with closing(session_store(sessions_unlocked(env))) as store:
         rows = [store.find(parsed.session)] if parsed.session else store.list()
         if parsed.session:
             since_ms = 0 if parsed.since is None else since_ms
         paid = [(row, store.costs(row, since_ms=since_ms)) for row in rows if row.updated_ms >= since_ms]
         found = cost_sum(paid, by=parsed.by, models=models)
-    finally:
-        store.close()
     if parsed.json:
         return say_json({"since_ms": since_ms, "by": parsed.by, "rows": found.rows, "total": found.total})
     span = "in this session" if parsed.session else _span(parsed.since)

@@ -14,7 +14,7 @@ from bridle.app.user.setting_sections import TABLE
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, say_json, say_lines, tell
-from bridle.cli.option_values import problem_data, settings_here, unwritable
+from bridle.cli.option_values import problem_data, settings_here, writing
 from bridle.cli.stdin import typed_answer
 from bridle.cli.terminal_services import editor_of, has_terminal, open_editor
 from bridle.cli.verbs.rows import Args, Env
@@ -118,10 +118,8 @@ def _path_of(key: str) -> tuple[str, ...]:
 def _set(where: Folders, env: Env, parsed: Args) -> int:
     if parsed.key.startswith("plugins."):
         _ask_plugins(parsed, env)
-    try:
+    with writing(user_file(where)):
         change = set_value(TABLE, where, parsed.key, parsed.value)
-    except OSError as problem:
-        raise unwritable(user_file(where), problem) from None
     said = "was so already" if change.before == change.after else "is set"
     return _report(change, f"{change.key} {said} in {change.path}", parsed, env)
 
@@ -140,10 +138,8 @@ def _unset(where: Folders, env: Env, parsed: Args) -> int:
         path = _path_of(parsed.key)
         change = SettingChange(file, key_of(path), None, None)
     else:
-        try:
+        with writing(file):
             change = unset(TABLE, where, parsed.key)
-        except OSError as problem:
-            raise unwritable(user_file(where), problem) from None
     said = "is not set" if change.before is None else "is no longer set"
     return _report(change, f"{change.key} {said} in {change.path}", parsed, env)
 

@@ -18,7 +18,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import aligned, say, say_json, say_lines
-from bridle.cli.option_values import problem_data, unwritable
+from bridle.cli.option_values import problem_data, writing
 from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import Folders, folders, project_folder
 from bridle.config.problems import Problem, shown, written
@@ -208,11 +208,9 @@ def _new(parsed: Args, where: Folders, cwd: str) -> int:
     if os.path.lexists(path):
         raise UsageError(f'There is a profile "{name}" of yours already: {shown(path)}')
     text = TEMPLATE.format(name=name) if parsed.like is None else _copied(parsed.like, name, where, cwd)
-    try:
+    with writing(path):
         private_folder(folder)
         write_atomic(path, text.encode())
-    except OSError as problem:
-        raise unwritable(path, problem) from None
     return say(
         visible_line(f'Profile "{name}" is in {path} now. Look at it: bridle profiles show {name}') + "\n"
     )

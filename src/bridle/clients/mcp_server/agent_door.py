@@ -160,13 +160,14 @@ class EventWatch:
                     await news(uri)
 
 
-class _Numbered(msgspec.Struct, frozen=True):
+class _EventHead(msgspec.Struct, frozen=True):
+    kind: str
     id: int = 0
 
 
 def last_event(events: Sequence[bytes], otherwise: int = 0) -> int:
     """The id of the last of these stored events."""
-    return msgspec.json.decode(events[-1], type=_Numbered).id if events else otherwise
+    return msgspec.json.decode(events[-1], type=_EventHead).id if events else otherwise
 
 
 T = TypeVar("T")
@@ -314,21 +315,21 @@ class AgentDoor:
         return DoorAnswer(text=said.format(session=found), data=msgspec.to_builtins(accepted))
 
     async def _detach(self, wanted: SessionArguments, _tell: Tell) -> DoorAnswer:
-        session = self._meant(wanted.session)
-        done = await self._sent(session, lambda found: c.DetachSession(session=found), "Left {session}.")
-        self._forget(done.data["session"])
-        return done
+        return await self._leave(wanted, lambda found: c.DetachSession(session=found), "Left {session}.")
 
     async def _end(self, wanted: SessionArguments, _tell: Tell) -> DoorAnswer:
-        session = self._meant(wanted.session)
-        done = await self._sent(session, lambda found: c.EndSession(session=found), "Ended {session}.")
-        self._forget(done.data["session"])
-        return done
+        return await self._leave(wanted, lambda found: c.EndSession(session=found), "Ended {session}.")
 
-    def _forget(self, session: str) -> None:
+    async def _leave(
+        self, wanted: SessionArguments, make: Callable[[str], c.AnyCommand], said: str
+    ) -> DoorAnswer:
+        """A command to a session after which this agent is not in it."""
+        done = await self._sent(wanted.session, make, said)
+        session = done.data["session"]
         self._attached.discard(session)
         if self.current == session:
             self.current = ""
+        return done
 
     async def _cancel(self, wanted: SessionArguments, _tell: Tell) -> DoorAnswer:
         return await self._sent(
@@ -473,11 +474,6 @@ class AgentDoor:
         task = asyncio.ensure_future(stop())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-class _EventHead(msgspec.Struct, frozen=True):
-    kind: str
-    id: int = 0
 
 
 def _opened(session: str) -> dict[str, Any]:

@@ -61,12 +61,14 @@ class NothingChosen(msgspec.Struct, frozen=True):
 
 def press_in_list(choices: ChoiceList, key: Key) -> tuple[ChoiceList, Chosen | NothingChosen | None]:
     """What a key does to the list. A paste filters like typing and never chooses."""
+    if (typed := _typed(choices.filter, key)) is not None:
+        return _filtered(choices, typed), None
+    if key == Press("esc") and choices.filter:
+        return _filtered(choices, ""), None
     match key:
         case Press(name="enter"):
             found = choices.found
             return choices, Chosen(found[choices.at].id) if found else None
-        case Press(name="esc") if choices.filter:
-            return _filtered(choices, ""), None
         case Press(name="esc" | "ctrl-d"):
             return choices, NothingChosen()
         case Press(name="up"):
@@ -75,14 +77,21 @@ def press_in_list(choices: ChoiceList, key: Key) -> tuple[ChoiceList, Chosen | N
             return _move_to(choices, choices.at + 1), None
         case Press(name="tab"):
             return _completed(choices), None
-        case Press(name="backspace"):
-            return _filtered(choices, choices.filter[:-1]), None
-        case Press(name="ctrl-u"):
-            return _filtered(choices, ""), None
-        case Press():
+        case _:
             return choices, None
-        case Text(text=text) | Paste(text=text):
-            return _filtered(choices, choices.filter + " ".join(text.split("\n"))), None
+
+
+def _typed(text: str, key: Key) -> str | None:
+    """The text after a key that edits it; None for any other key. A paste is typed like words."""
+    match key:
+        case Press(name="backspace"):
+            return text[:-1]
+        case Press(name="ctrl-u"):
+            return ""
+        case Text(text=more) | Paste(text=more):
+            return text + " ".join(more.split("\n"))
+        case _:
+            return None
 
 
 def list_lines(choices: ChoiceList, *, columns: int, rows: int = 0) -> list[str]:
@@ -251,12 +260,14 @@ def press(picker: Picker, key: Key) -> tuple[Picker, Choice]:
         return _answered(picker, key)
     if picker.changes and picker.found and (chosen := _change(picker, key)) is not None:
         return chosen
+    if (typed := _typed(picker.filter, key)) is not None:
+        return _changed(picker, filter=typed, at=0), None
+    if key == Press("esc") and picker.filter:
+        return _changed(picker, filter="", at=0), None
     match key:
         case Press(name="enter"):
             found = picker.found
             return picker, Picked(found[picker.at].id) if found else None
-        case Press(name="esc") if picker.filter:
-            return _changed(picker, filter="", at=0), None
         case Press(name="esc" | "ctrl-d"):
             return picker, Gone()
         case Press(name="up"):
@@ -265,14 +276,8 @@ def press(picker: Picker, key: Key) -> tuple[Picker, Choice]:
             return _moved(picker, picker.at + 1), None
         case Press(name="tab"):
             return _changed(picker, all_folders=not picker.all_folders, at=0), None
-        case Press(name="backspace"):
-            return _changed(picker, filter=picker.filter[:-1], at=0), None
-        case Press(name="ctrl-u"):
-            return _changed(picker, filter="", at=0), None
-        case Press():
+        case _:
             return picker, None
-        case Text(text=text) | Paste(text=text):
-            return _changed(picker, filter=picker.filter + " ".join(text.split("\n")), at=0), None
 
 
 def _change(picker: Picker, key: Key) -> tuple[Picker, Choice] | None:
@@ -300,12 +305,8 @@ def _answered(picker: Picker, key: Key) -> tuple[Picker, Choice]:
             return done, Deed("delete", session.id)
         case "rename", Press(name="enter"):
             return done, Deed("rename", session.id, " ".join(picker.title.split()))
-        case "rename", Press(name="backspace"):
-            return _changed(picker, title=picker.title[:-1]), None
-        case "rename", Press(name="ctrl-u"):
-            return _changed(picker, title=""), None
-        case "rename", Text(text=text) | Paste(text=text):
-            return _changed(picker, title=picker.title + " ".join(text.split("\n"))), None
+        case "rename", _ if (typed := _typed(picker.title, key)) is not None:
+            return _changed(picker, title=typed), None
         case _:
             return done, None
 
