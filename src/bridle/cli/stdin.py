@@ -24,6 +24,8 @@ from bridle.base.secrets.secret_shapes import kinds
 from bridle.cli.console import aligned, say_lines, tell, unwritten
 from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import Folders, folders
+from bridle.config.tiers import Tiers
+from bridle.credentials.credential_settings import CredentialSettings
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.providers import DEMO
 from bridle.sandbox.session_border import records_of
@@ -286,3 +288,12 @@ def _written(text: str) -> int:
     except OSError as problem:
         return unwritten(problem)
     return 0
+
+
+def stored_keys(tiers: Tiers, env: Env) -> StoredKeys:
+    """The user's credential store. At a terminal they are asked for its passphrase, if it has one."""
+    ask = (lambda: hidden_line("Passphrase (hidden) › ")) if sys.stdin.isatty() else None
+    back_end = tiers.section("credentials", CredentialSettings).store
+    return StoredKeys(
+        where=folders(env), env=env, clock=SystemClock(), ask=ask, notice=tell, back_end=back_end
+    )

@@ -12,17 +12,15 @@ import sys
 from collections.abc import Mapping
 from typing import cast
 
-from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.process.processes import CannotStart
 from bridle.base.process.user_programs import start_detached
 from bridle.base.text.terminal_text import visible, visible_line
-from bridle.cli.console import say, tell
+from bridle.cli.console import say
 from bridle.cli.option_values import settings_here
-from bridle.cli.stdin import hidden_line
+from bridle.cli.stdin import stored_keys
 from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import folders
-from bridle.credentials.credential_settings import CredentialSettings
 from bridle.credentials.oauth import OAuthClient, client_of, form_post
 from bridle.credentials.records import SignIn
 from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
@@ -41,15 +39,7 @@ class LoginDesk:
         self.tiers = settings_here(parsed, env).checked()
         self.is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         clock = SystemClock()
-        ask = (lambda: hidden_line("Passphrase (hidden) › ")) if sys.stdin.isatty() else None
-        self.stored = StoredKeys(
-            where=self.where,
-            env=env,
-            clock=clock,
-            ask=ask,
-            notice=tell,
-            back_end=self.tiers.section("credentials", CredentialSettings).store,
-        )
+        self.stored = stored_keys(self.tiers, env)
         models = Models(env=env, clock=clock, stored=self.stored)
         self.models = models.with_settings(self.tiers.get("providers") or {})
 

@@ -13,7 +13,6 @@ import msgspec
 
 from bridle.app.user.setting_sections import TABLE
 from bridle.app.user.stored_keys import StoredKeys
-from bridle.base.clock import SystemClock
 from bridle.base.fs.files import read_limited
 from bridle.base.secrets.redact import redact
 from bridle.base.text.phrases import counted
@@ -22,13 +21,12 @@ from bridle.base.text.tool_names import unique_server_parts
 from bridle.cli.console import say, say_json, say_lines, tell
 from bridle.cli.mcp.mcp_servers import FolderServers, folder_servers
 from bridle.cli.option_values import writing
-from bridle.cli.stdin import hidden_line, is_agreed, secret_from, typed_answer
+from bridle.cli.stdin import is_agreed, secret_from, stored_keys, typed_answer
 from bridle.cli.verbs.rows import Args, Env
 from bridle.config.folders import Folders, home_of
 from bridle.config.origins import checked_value
 from bridle.config.problems import shown
 from bridle.config.settings_writer import SettingChange, set_entry, user_file
-from bridle.credentials.credential_settings import CredentialSettings
 from bridle.mcp.foreign_files import (
     MOST_BYTES,
     BadForeignFile,
@@ -48,7 +46,7 @@ from bridle.protocol.errors import BridleError, UsageError
 
 
 def mcp_secret(parsed: Args, env: Env) -> int:
-    stored = stored_values(folder_servers(parsed, env), env)
+    stored = stored_keys(folder_servers(parsed, env).tiers, env)
     name: str = parsed.name
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None or name.upper().startswith("BRIDLE_"):
         rule = "a name is letters, digits and _, and does not begin with BRIDLE_"
@@ -64,13 +62,6 @@ def mcp_secret(parsed: Args, env: Env) -> int:
     if env.get(name):
         tell(f"{name} is set as a variable and goes before what is stored.")
     return say(f"Stored. In settings of MCP servers: ${{{name}}}\n")
-
-
-def stored_values(here: FolderServers, env: Env) -> StoredKeys:
-    """The credential store of this person; at a terminal they are asked for its passphrase, if it has one."""
-    ask = (lambda: hidden_line("Passphrase (hidden) › ")) if sys.stdin.isatty() else None
-    back_end = here.tiers.section("credentials", CredentialSettings).store
-    return StoredKeys(where=here.where, env=env, clock=SystemClock(), ask=ask, notice=tell, back_end=back_end)
 
 
 Verdict: TypeAlias = Literal["add", "there already", "cannot be used"]
@@ -104,7 +95,7 @@ class _Plan(msgspec.Struct, frozen=True):
 
 def mcp_import(parsed: Args, env: Env) -> int:
     here = folder_servers(parsed, env)
-    stored = stored_values(here, env)
+    stored = stored_keys(here.tiers, env)
     chosen = _files(parsed, here, env)
     if not chosen:
         return say_json([]) if parsed.json else say("No file of another tool names MCP servers here.\n")

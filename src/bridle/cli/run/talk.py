@@ -7,13 +7,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, closing
 
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.engine import Engine, running_engine
+from bridle.app.engine import running_engine
 from bridle.app.service.serving import shared_engine
 from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
@@ -31,7 +30,6 @@ from bridle.cli.sessions.sessions import session_lines
 from bridle.cli.stdin import typed_line, unlocked
 from bridle.cli.terminal_services import StartMemory, terminal_services
 from bridle.cli.verbs.rows import Args, Env
-from bridle.clients.engine_address import EngineLink
 from bridle.clients.interaction.composer.picker import Picker
 from bridle.clients.interaction.render.start_info import StartInfo, folder_words, rules_line
 from bridle.clients.interaction.session.opening import ChangeSession, pick_stored_session, prepare_session
@@ -65,42 +63,20 @@ def talk_verb(parsed: Args, env: Env) -> int:
 
 
 async def _talk(parsed: Args, env: Env) -> int:
-    terminal = Terminal(look=terminal_look(parsed, env))
-    if engine_may_answer(parsed, env):
-        connection = await _engine_elsewhere(parsed, env)
-        if connection is not None:
-            return await _talk_and_close(connection, parsed, terminal, env, link=connection.link)
-    own = user_settings(env)
-    shares = own.section("engine", EngineSettings).share
-    async with (
-        running_engine(env, notice=tell, waits_for_room=True, listening=shares) as engine,
-        _shared(engine, env, shares=shares),
-    ):
-        return await _talk_and_close(engine.connect(name="terminal", answers=True), parsed, terminal, env)
-
-
-async def _talk_and_close(
-    connection: Connection,
-    parsed: Args,
-    terminal: Terminal,
-    env: Env,
-    *,
-    link: EngineLink | None = None,
-) -> int:
-    try:
-        return await talk_through(connection, parsed, terminal, env, link=link)
-    finally:
-        await connection.close()
-
-
-@asynccontextmanager
-async def _shared(engine: Engine, env: Env, *, shares: bool) -> AsyncGenerator[None]:
-    """Others may attach meanwhile, where the person's settings say so."""
-    if not shares:
-        yield
-        return
-    async with shared_engine(engine, where=folders(env), clock=SystemClock(), notice=tell):
-        yield
+    async with AsyncExitStack() as stack:
+        connection: Connection | None = None
+        if engine_may_answer(parsed, env):
+            connection = await _engine_elsewhere(parsed, env)
+        if connection is None:
+            shares = user_settings(env).section("engine", EngineSettings).share
+            own = running_engine(env, notice=tell, waits_for_room=True, listening=shares)
+            engine = await stack.enter_async_context(own)
+            if shares:
+                others = shared_engine(engine, where=folders(env), clock=SystemClock(), notice=tell)
+                await stack.enter_async_context(others)
+            connection = engine.connect(name="terminal", answers=True)
+        stack.push_async_callback(connection.close)
+        return await _talk_through(connection, parsed, env)
 
 
 async def _engine_elsewhere(parsed: Args, env: Env) -> RemoteConnection | None:
@@ -113,15 +89,9 @@ async def _engine_elsewhere(parsed: Args, env: Env) -> RemoteConnection | None:
     return await connect_to_engine(env, name="terminal", answers=True)
 
 
-async def talk_through(
-    connection: Connection,
-    parsed: Args,
-    terminal: Terminal,
-    env: Env,
-    *,
-    link: EngineLink | None = None,
-) -> int:
-    """Talk through a connection, with a `link` to an engine that is not in this process; return the exit code."""
+async def _talk_through(connection: Connection, parsed: Args, env: Env) -> int:
+    terminal = Terminal(look=terminal_look(parsed, env))
+    link = connection.link if isinstance(connection, RemoteConnection) else None
     host = TerminalStart(connection, parsed, terminal, env)
     resume = None
     if parsed.resume == "":

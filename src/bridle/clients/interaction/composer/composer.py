@@ -126,6 +126,17 @@ class Wish(msgspec.Struct, frozen=True):
     what: WishName
 
 
+_WISHES: Final[dict[str, WishName]] = {
+    "ctrl-c": "interrupt",
+    "ctrl-g": "edit",
+    "ctrl-l": "redraw",
+    "ctrl-o": "thinking",
+    "ctrl-v": "paste_image",
+    "ctrl-z": "suspend",
+    "esc": "escape",
+    "shift-tab": "mode",
+}
+
 Effect: TypeAlias = Send | Wish | None
 
 
@@ -202,28 +213,14 @@ def press(state: Composer, key: Key) -> tuple[Composer, Effect]:
             return _sent(state, steer=True)
         case Press(name="ctrl-d"):
             return (state, Wish("leave")) if state.empty else (_deleted(state), None)
-        case Press(name="ctrl-c"):
-            return state, Wish("interrupt")
-        case Press(name="esc"):
-            return state, Wish("escape")
-        case Press(name="ctrl-z"):
-            return state, Wish("suspend")
-        case Press(name="ctrl-l"):
-            return state, Wish("redraw")
-        case Press(name="ctrl-g"):
-            return state, Wish("edit")
-        case Press(name="ctrl-o"):
-            return state, Wish("thinking")
-        case Press(name="ctrl-v"):
-            return state, Wish("paste_image")
         case Press(name="ctrl-x"):
             return _with(state, half_key=True), None
         case Press(name="ctrl-r"):
             return _with(state, search=Search(parked=state.cells)), None
         case Press(name="tab"):
             return state, None if state.empty else Wish("complete")
-        case Press(name="shift-tab"):
-            return state, Wish("mode")
+        case Press(name=name) if name in _WISHES:
+            return state, Wish(_WISHES[name])
         case Press(name=name):
             return _edited(state, name), None
 
