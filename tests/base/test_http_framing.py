@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from bridle.base.net.http_framing import (
     MAX_HEAD_BYTES,
+    AnswerHead,
     BadAnswer,
     BadRequest,
+    Body,
     ChunkedBody,
+    H11HeadReader,
     HeadReader,
     SizedBody,
     UntilClose,
@@ -130,6 +133,78 @@ def test_a_head_is_the_same_however_its_bytes_are_cut(cuts):
     assert head is not None
     assert (head.status, head.keep_alive, rest) == (200, True, b"abc")
     assert head.headers == {"content-type": "text/plain", "x-a": "1, 2", "content-length": "3"}
+
+
+def as_read(reader: HeadReader | H11HeadReader, pieces: list[bytes]) -> object:
+    """What a reader makes of the bytes: the head, and how its body reads what follows; or that it refuses them."""
+    try:
+        for at, piece in enumerate(pieces):
+            if (head := reader.feed(piece)) is not None:
+                return told(head), b"".join(pieces[at + 1 :])
+    except BadAnswer as refused:
+        return str(refused)
+    return None
+
+
+def told(head: AnswerHead) -> object:
+    body: Body = head.body
+    return (
+        head.status,
+        list(head.headers.items()),
+        head.keep_alive,
+        head.rest,
+        type(body),
+        body.done,
+        body.needs_end,
+    )
+
+
+NAMES = st.sampled_from(
+    ["content-length", "Content-Length", "Transfer-Encoding", "connection", "date", "x-a", "X-A", "x a", ""]
+)
+LENGTHS = ["5", "0", "05", "+5", "-1", "5, 5", "5,6", "9" * 15, "9" * 16, "9" * 30]
+CODINGS = ["chunked", "Chunked", "gzip, chunked", "identity", "close", "keep-alive, Close"]
+OTHERS = [" spaced\t", "", "\u00e9", "a\x00b", "a\x7fb", "a\rb", "a\nb", "a\r\n folded", "a" * 70_000]
+PLAIN_LINES = [
+    "HTTP/1.1 200 OK",
+    "HTTP/1.1 200",
+    "HTTP/1.1 200 ",
+    "HTTP/1.1 204 No Content",
+    "HTTP/1.1 304 x",
+]
+ODD_LINES = [
+    "HTTP/1.0 200 OK",
+    "HTTP/1.1 599 \u00e9",
+    "HTTP/1.1 100 Continue",
+    "HTTP/1.1 101 Go",
+    "HTTP/1.1 600 OK",
+    "HTTP/1.1 099 OK",
+    "HTTP/1.1 20 OK",
+    "HTTP/1.1 2000 OK",
+    "HTTP/1.1  200 OK",
+    "HTTP/1.1\t200 OK",
+    "http/1.1 200 OK",
+    "HTTP/2 200 OK",
+    "SSH-2.0-x",
+    "HTTP/1.1 200 a\x01",
+    "",
+    "\r\nHTTP/1.1 200 OK",
+]
+FIRST_LINES = st.sampled_from(PLAIN_LINES) | st.sampled_from(ODD_LINES)
+VALUES = st.sampled_from([*LENGTHS, *CODINGS, *OTHERS])
+
+
+@given(
+    FIRST_LINES,
+    st.lists(st.tuples(NAMES, st.sampled_from([":", ": ", " :", ""]), VALUES), max_size=5),
+    st.sampled_from(["\r\n", "\n"]),
+    CUTS,
+)
+def test_a_head_is_what_h11_reads_whatever_it_is(first, fields, line_end, cuts):
+    lines = [first, *(f"{name}{colon}{value}" for name, colon, value in fields)]
+    data = (line_end.join(lines) + line_end * 2 + "5\r\nbody").encode("latin-1", "ignore")
+    pieces = cut(data, cuts)
+    assert as_read(HeadReader("POST"), pieces) == as_read(H11HeadReader("POST"), pieces)
 
 
 @table(
