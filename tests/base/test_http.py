@@ -497,6 +497,29 @@ async def test_a_connection_serves_one_request_after_another(connections):
         assert server.connections == 1
 
 
+class CountingClock(SystemClock):
+    """Counts the timers that were armed."""
+
+    armed = 0
+
+    def call_later(self, seconds, action):
+        self.armed += 1
+        return super().call_later(seconds, action)
+
+
+async def test_requests_on_a_kept_connection_arm_no_timers_of_their_own():
+    clock = CountingClock()
+    connections = HttpConnections(env={}, clock=clock)
+    async with asyncio.timeout(PATIENCE_S), answering(*[SIZED] * 6) as server:
+        await collected(await post(connections, server.url))
+        armed = clock.armed
+        for _ in range(5):
+            await collected(await post(connections, server.url))
+        assert clock.armed == armed
+        assert server.connections == 1
+        await connections.close()
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -16,6 +16,14 @@ from bridle.base.net.http_routes import Proxy
 _BUFFER_BYTES: Final = 256 * 1024
 """A server that sends faster than the answer is read is held back from here on."""
 _PIECE_BYTES: Final = 64 * 1024
+_STEADY_READS: Final = 16
+"""So many small reads, each on the heels of the one before, are a stream that comes faster than anyone reads."""
+_ON_ITS_HEELS_S: Final = 0.004
+_SMALL_BYTES: Final = 4 * 1024
+_GATHER_S: Final = 0.016
+"""Such a stream is read this often. Nobody sees the difference, and a word costs a fraction of a read of its own."""
+_TOLERANCE_S: Final = 0.001
+"""A timer may come this much early; arming it again for less would never end."""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -25,6 +33,51 @@ class Route(msgspec.Struct, frozen=True):
     host: str
     port: int
     proxy: Proxy | None
+
+
+class _Watch:
+    """One timer for one wait after another. Beginning a wait costs a reading of the clock, not a timer."""
+
+    def __init__(self, clock: Clock, expired: Callable[[], None]) -> None:
+        self._clock = clock
+        self._expired = expired
+        self._waiting = False
+        self._until = 0.0
+        self._due = 0.0
+        self._timer: Timer | None = None
+
+    def start(self, seconds: float) -> None:
+        self._waiting = True
+        self._until = self._clock.monotonic() + seconds
+        if self._timer is not None and self._due > self._until:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._arm(seconds)
+
+    def stop(self) -> None:
+        self._waiting = False
+
+    def close(self) -> None:
+        self._waiting = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, seconds: float) -> None:
+        self._due = self._until
+        self._timer = self._clock.call_later(seconds, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        if not self._waiting:
+            return
+        left_s = self._until - self._clock.monotonic()
+        if left_s > _TOLERANCE_S:
+            self._arm(left_s)
+        else:
+            self._waiting = False
+            self._expired()
 
 
 class HttpSocket(asyncio.Protocol):
@@ -48,8 +101,10 @@ class HttpSocket(asyncio.Protocol):
         self._reading_paused = False
         self._writing_paused = False
         self._waiter: asyncio.Future[None] | None = None
-        self._clock = clock
-        self._timer: Timer | None = None
+        self._read_s = 0.0
+        self._steady = 0
+        self._gathering: asyncio.TimerHandle | None = None
+        self._watch = _Watch(clock, self._expire)
         self._expired = False
 
     # What the transport tells.
@@ -69,7 +124,29 @@ class HttpSocket(asyncio.Protocol):
         if self._buffered > _BUFFER_BYTES and self._transport is not None and not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()
+        self._gather(len(data))
         self._wake()
+
+    def _gather(self, size: int) -> None:
+        """Reads later when the last reads came quickly one after the other: the system collects meanwhile."""
+        now_s = self._loop.time()
+        quick = now_s - self._read_s < _ON_ITS_HEELS_S and size <= _SMALL_BYTES
+        self._steady = self._steady + 1 if quick else 0
+        self._read_s = now_s
+        if self._steady > _STEADY_READS and self._transport is not None and not self._reading_paused:
+            self._transport.pause_reading()
+            self._gathering = self._loop.call_later(_GATHER_S, self._gathered)
+
+    def _gathered(self) -> None:
+        self._gathering = None
+        self._read_s = self._loop.time()
+        self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        if self._reading_paused or self._gathering is not None or self._transport is None:
+            return
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def eof_received(self) -> None:
         self.ended = True
@@ -78,7 +155,9 @@ class HttpSocket(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.ended = True
-        self._stop_watch()
+        self._watch.close()
+        if self._gathering is not None:
+            self._gathering.cancel()
         self.lost.set()
         self._wake()
         self._on_lost(self)
@@ -107,7 +186,7 @@ class HttpSocket(asyncio.Protocol):
         """Close the socket without waiting for anything. May be repeated."""
         self.ended = True
         self.ended_cleanly = False
-        self._stop_watch()
+        self._watch.close()
         if self._transport is not None:
             self._transport.abort()
         self._wake()
@@ -116,11 +195,11 @@ class HttpSocket(asyncio.Protocol):
         """For the next request, which has to come within this time."""
         self.received = 0
         self._kept = True
-        self._start_watch(idle_s)
+        self._watch.start(idle_s)
 
     def reuse(self) -> None:
         self._kept = False
-        self._stop_watch()
+        self._watch.stop()
 
     def take(self) -> bytes:
         """Everything that has arrived and was not taken yet."""
@@ -131,13 +210,13 @@ class HttpSocket(asyncio.Protocol):
         self._buffered = 0
         if self._reading_paused:
             self._reading_paused = False
-            if self._transport is not None and not self._transport.is_closing():
-                self._transport.resume_reading()
+            self._resume_reading()
         return data
 
     async def send(self, head: bytes, body: bytes, write_s: float) -> bool:
         """Hand the request to the system. False: the server answered or went away before it had it all."""
         assert self._transport is not None
+        self._steady = 0
         room = max(0, _PIECE_BYTES - len(head))
         self._transport.write(head + body[:room])
         await self._until_written(write_s)
@@ -158,11 +237,11 @@ class HttpSocket(asyncio.Protocol):
     async def wait(self, seconds: float, problem: str, *, kind: FaultKind = "silent") -> None:
         """Until bytes arrive, there is room to write, or the end. Raises HttpFault with `problem` after `seconds`."""
         self._waiter = self._loop.create_future()
-        self._start_watch(seconds)
+        self._watch.start(seconds)
         try:
             await self._waiter
         finally:
-            self._stop_watch()
+            self._watch.stop()
             self._waiter = None
         if self._expired:
             raise HttpFault(kind, self._origin, problem)
@@ -170,15 +249,6 @@ class HttpSocket(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-    def _start_watch(self, seconds: float) -> None:
-        self._stop_watch()
-        self._timer = self._clock.call_later(seconds, self._expire)
-
-    def _stop_watch(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _expire(self) -> None:
         self._expired = True
