@@ -403,6 +403,17 @@ def test_an_id_of_ours_with_the_opening_of_a_key_in_it_is_not_noticed():
     assert might_hold_secret(b'{"call_id":"call_01M7SKYQ8X","key":"SK' + b"0a1b2c3d" * 4 + b'"}')
 
 
+def test_how_many_tokens_an_answer_took_is_not_noticed():
+    for usage in (
+        b'{"input_tokens":1200,"output_tokens":31}',
+        rb"{\"max_tokens\" : 4096}",
+        b"--max-tokens 12",
+    ):
+        assert not might_hold_secret(usage), usage
+    for secret in (b'{"input_token":"abc123def"}', rb"{\"token\" : \"abc123def\"}", b"--token abc123def"):
+        assert might_hold_secret(secret), secret
+
+
 @pytest.mark.requirement("P17")
 @settings(max_examples=examples(300), deadline=None)
 @given(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bridle.base.secrets.secret_openings import might_hold_secret
 from bridle.protocol import commands, events
 from bridle.protocol.codec import (
     COMMAND_KINDS,
@@ -201,3 +202,14 @@ def test_what_is_remembered_is_found_by_what_earlier_versions_called_its_key() -
     )
     with pytest.raises(msgspec.ValidationError):
         decode_payload("ChildMemoryUpdated", b'{"agent":"explore","memory":{}}')
+
+
+KINDS = (*get_args(events.DurableEvent), *get_args(events.LiveEvent))
+
+
+@table("kind", KINDS)
+def test_no_name_of_a_field_is_looked_at_as_if_it_were_given_a_secret(kind: type[events.Event]) -> None:
+    """Else every event of its kind would be taken apart and put together again. `keys` is said where two are needed."""
+    names = {*kind.__struct_fields__} - {"keys"}
+    words = dict.fromkeys(names, "sess_01M7NF4JRPSQQ141F9XS and more")
+    assert not might_hold_secret(msgspec.json.encode(words))

@@ -31,8 +31,11 @@ class Form(msgspec.Struct, frozen=True):
 class SecretShape(msgspec.Struct, frozen=True):
     """`openings`: what every match begins with. `reach`: all that a head may look at, as a regex.
 
-    `any_case`: the openings count in capitals too. `behind`: a regex for what stands behind each opening at least, also
-    inside JSON.
+    `any_case`: the openings count in capitals too. `named`: an opening is the end of a name that is given a value.
+    Behind an opening that ends with `_`, `-` or `.` stand at least ten letters, digits or `_-.+/`. `by_dot`: the
+    openings are too short to be searched for; a dot follows after 22 to 28 characters, another seven behind it.
+    `noticed_by`: what every match begins with, where that is more than the openings, of which none may hide in another.
+    `hexadecimal`: at least ten such digits, with small letters, stand behind each opening.
     """
 
     kind: str
@@ -41,7 +44,10 @@ class SecretShape(msgspec.Struct, frozen=True):
     reach: str
     forms: tuple[Form, ...]
     any_case: bool = False
-    behind: str = ""
+    named: bool = False
+    by_dot: bool = False
+    noticed_by: tuple[str, ...] = ()
+    hexadecimal: bool = False
 
 
 _ALNUM = "[A-Za-z0-9]"
@@ -76,8 +82,7 @@ def _prefixed(
     model = rf"(?:{begins})(?:{then})?(?:{_MODEL}|(?:[a-z]{{1,13}}[_\-]){{3}})"
     form = Form(rf"(?=(?:{begins}){of}{{{least}}})", body, before=before, unless=model)
     reach = rf"(?:{begins}){of}{{0,{max(least, 42)}}}"
-    behind = f"{of}{{10}}" if of in (_ALNUM, _DASHED, _HEX) else ""
-    return SecretShape(kind, about, openings, reach, (form,), behind=behind)
+    return SecretShape(kind, about, openings, reach, (form,), hexadecimal=of == _HEX and not then)
 
 
 # Names that are given a value: NAME=value, "name": "value", name: value, --name value
@@ -416,7 +421,7 @@ SHAPES: tuple[SecretShape, ...] = (
                 before=_APART,
             ),
         ),
-        behind=rf"{_DASHED}{{20}}",
+        by_dot=True,
     ),
     _prefixed("databricks-token", "Databricks tokens (dapi…)", "dapi", least=32, of=_HEX, before=_APART),
     _prefixed(
@@ -527,6 +532,7 @@ SHAPES: tuple[SecretShape, ...] = (
                 rf"(?=sb_secret_{_DASHED}{{20}})", rf"{_DASHED}*", before=_APART, unless=f"sb_secret_{_MODEL}"
             ),
         ),
+        noticed_by=("sb_secret_",),
     ),
     _prefixed(
         "build-token",
@@ -555,6 +561,7 @@ SHAPES: tuple[SecretShape, ...] = (
         ("xke",),
         rf"[a-z]{{0,7}}-?{_HEX}{{0,40}}",
         (Form(rf"(?=xkeysib-{_HEX}{{40}})", rf"{_DASHED}*"),),
+        noticed_by=("xkeysib-",),
     ),
     _prefixed("mail-token", "", "xsmtpsib-", least=40, of=_HEX),
     SecretShape(
@@ -624,6 +631,7 @@ SHAPES: tuple[SecretShape, ...] = (
         ("tske",),
         rf"tske{_DASHED}{{0,40}}",
         (Form(rf"(?=tskey-(?:auth|api|client|scim|webhook)-{_ALNUM}{{10}})", rf"{_DASHED}*", before=_APART),),
+        noticed_by=("tskey-",),
     ),
     SecretShape(
         "azure-secret",
@@ -683,6 +691,7 @@ SHAPES: tuple[SecretShape, ...] = (
             Form(rf"{_COOKIE_HEADER}{_UNMASKED}(?=(?:{_COOKIE}){{3}})", _COOKIES),
         ),
         any_case=True,
+        named=True,
     ),
     SecretShape(
         "password",
@@ -731,6 +740,7 @@ SHAPES: tuple[SecretShape, ...] = (
             ),
         ),
         any_case=True,
+        named=True,
     ),
     SecretShape(
         "secret",
@@ -739,6 +749,7 @@ SHAPES: tuple[SecretShape, ...] = (
         r"[A-Za-z]{0,3}" + _GIVEN_REACH,
         _given("KEY", of=_OF_KEY),
         any_case=True,
+        named=True,
     ),
 )
 
