@@ -38,9 +38,9 @@ from bridle.context.instruction_files import (
 from bridle.context.session_instructions import OfferedSources
 from bridle.context.skills.skill_records import SkillSettings
 from bridle.credentials.project_secrets import Unusable, parse, read_private, without_values
-from bridle.safety.hooks.hook_sources import Project
+from bridle.safety.hooks.hook_sources import Project, hook_items
 from bridle.safety.trust.approvals import Approvals
-from bridle.safety.trust.trust_items import TrustItem, hook_items, refuse_unseen, secrets_item
+from bridle.safety.trust.trust_items import TrustItem, refuse_unseen, secrets_item
 from bridle.safety.trust.trust_questions import ReviewedText
 from bridle.tools.search.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, walk
 

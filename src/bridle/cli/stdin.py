@@ -18,7 +18,6 @@ from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import read_limited
 from bridle.base.process.escapees import recording_processes
-from bridle.base.process.peer_process import comes_from_a_call
 from bridle.base.secrets.redact import StreamRedactor
 from bridle.base.secrets.secret_shapes import kinds
 from bridle.cli.console import aligned, say_lines, tell, unwritten
@@ -86,6 +85,8 @@ def is_agreed(prompt: str) -> bool:
 
 def refuse_tool_calls(where: Folders) -> None:
     """Raise `NotAClient` in a process that a tool, a hook or a server started: a terminal is no proof of a person."""
+    from bridle.base.process.peer_process import comes_from_a_call  # few verbs need it
+
     if comes_from_a_call(os.getpid(), recording_processes(records_of(where))):
         raise CommandRefused("NotAClient")
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from bridle.base.fs.files import first_entries
+from bridle.base.fs.files import first_entries, read_limited
 from bridle.base.text.terminal_text import visible
 from bridle.protocol.errors import BridleError, sentence
 from bridle.safety.hooks.definitions import (
     EVENTS,
+    MAX_BYTES,
     BadHook,
     Hook,
     HookDefaults,
@@ -31,6 +32,9 @@ from bridle.safety.hooks.definitions import (
     hook_from,
     unapproved,
 )
+from bridle.safety.trust.approvals import content_digest
+from bridle.safety.trust.trust_items import TrustItem
+from bridle.safety.trust.trust_questions import ReviewedText
 
 FOLDER = "hooks"
 NOT_ALLOWED = "add --allow-project-hooks"
@@ -218,3 +222,44 @@ def _unusable(path: str, scope: Scope) -> str:
     if not os.access(path, os.X_OK):
         return "not executable"
     return "others can write it" if scope == "user" and status.st_mode & 0o002 else ""
+
+
+def hook_items(
+    written: Sequence[WrittenHook], *, project: Project, config_folder: str, cwd: str
+) -> Iterator[TrustItem]:
+    """Yield the project's files that hooks would run. Its settings file is an item of its own."""
+    found = find_hooks(
+        written,
+        config_folder=config_folder,
+        project=project,
+        cwd=cwd,
+        is_trusted=lambda _path, _digest: True,
+        allow_project_hooks=True,
+    )
+    seen = {hook.path for hook in written}
+    for hook in found.hooks:
+        needed: list[str] = []
+
+        def note(path: str, _digest: str, needed: list[str] = needed) -> bool:
+            needed.append(path)
+            return True
+
+        unapproved(hook, cwd=cwd, workspaces=(project.root,), is_trusted=note)
+        for path in needed:
+            if path not in seen:
+                seen.add(path)
+                yield from _hook_item(path, project.root, hook)
+
+
+def _hook_item(path: str, root: str, hook: Hook) -> Iterator[TrustItem]:
+    try:
+        data = read_limited(path, MAX_BYTES).data
+    except OSError:
+        return
+    shown, when = os.path.relpath(path, root), f"{hook.event} happens"
+    text = f"(a program of {len(data)} bytes)" if b"\0" in data else data.decode("utf-8", "replace")
+    reviewed = ReviewedText(shown=shown, text=text, kind="hook", runs=hook.shown, when=when)
+    digest = content_digest(data)
+    yield TrustItem(
+        kind="hook", root=root, path=shown, shown=shown, digest=digest, data=data, reviewed=reviewed
+    )

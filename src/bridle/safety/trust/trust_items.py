@@ -1,27 +1,24 @@
 """Something of a project that wants to be obeyed: what it is now, whether a person agreed to it, how they are asked.
 
-item = hook_item(path, …) or launch_item(kind, …) or a `TrustItem` of a file
+item = launch_item(kind, …) or a `TrustItem` of a file
 item.is_trusted(approvals), item.question(approvals, now_ms), item.approve(approvals)
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.fs.files import read_limited
 from bridle.protocol.errors import CommandRefused
-from bridle.safety.hooks.definitions import MAX_BYTES, unapproved
 from bridle.safety.trust.approvals import Approvals, TrustedKind, content_digest
 from bridle.safety.trust.launches import launch_of
 from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import TrustQuestion
-    from bridle.safety.hooks.hook_sources import Project, WrittenHook
     from bridle.safety.trust.launches import ProgramLaunch
 
 State: TypeAlias = Literal["trusted", "changed", "new"]
@@ -92,56 +89,6 @@ def launch_item(kind: TrustedKind, root: str, name: str, launch: ProgramLaunch, 
     return TrustItem(
         kind=kind, root=root, path=name, shown=name, digest=launch.digest, launch=launch, when=when
     )
-
-
-def hook_item(path: str, root: str, command: str, when: str) -> Iterator[TrustItem]:
-    try:
-        contents = read_limited(path, MAX_BYTES)
-    except OSError:
-        return
-    shown = os.path.relpath(path, root)
-    binary = b"\0" in contents.data
-    text = (
-        f"(a program of {len(contents.data)} bytes)" if binary else contents.data.decode("utf-8", "replace")
-    )
-    yield TrustItem(
-        kind="hook",
-        root=root,
-        path=shown,
-        shown=shown,
-        digest=content_digest(contents.data),
-        data=contents.data,
-        reviewed=ReviewedText(shown=shown, text=text, kind="hook", runs=command, when=when),
-    )
-
-
-def hook_items(
-    written: Sequence[WrittenHook], *, project: Project, config_folder: str, cwd: str
-) -> Iterator[TrustItem]:
-    """The project's files that hooks would run, whoever wrote the hook; its settings file is an item of its own."""
-    from bridle.safety.hooks.hook_sources import find_hooks
-
-    found = find_hooks(
-        written,
-        config_folder=config_folder,
-        project=project,
-        cwd=cwd,
-        is_trusted=lambda _path, _digest: True,
-        allow_project_hooks=True,
-    )
-    seen = {hook.path for hook in written}
-    for hook in found.hooks:
-        needed: list[str] = []
-
-        def note(path: str, _digest: str, needed: list[str] = needed) -> bool:
-            needed.append(path)
-            return True
-
-        unapproved(hook, cwd=cwd, workspaces=(project.root,), is_trusted=note)
-        for path in needed:
-            if path not in seen:
-                seen.add(path)
-                yield from hook_item(path, project.root, hook.shown, f"{hook.event} happens")
 
 
 def secrets_item(root: str, path: str, data: bytes, names: Iterable[str], text: str) -> TrustItem:
