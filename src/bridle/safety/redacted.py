@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import msgspec
 
-from bridle.base.secrets.redact import AT_ONCE, RedactedStream, StreamRedactor
+from bridle.base.secrets.redact import StreamRedactor
+from bridle.base.secrets.redacted_stream import AT_ONCE, RedactedStream
 from bridle.base.threads import in_thread
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.display_values import AnyShown

@@ -9,7 +9,7 @@ import asyncio
 import codecs
 from collections.abc import Callable, Sequence
 
-from bridle.base.secrets.redact import RedactedStream
+from bridle.base.secrets.redacted_stream import RedactedStream
 from bridle.engine.ports import Hosts, Process
 from bridle.engine.tools import ToolContext
 from bridle.protocol.events import BackgroundEnded, DurableEvent

@@ -15,18 +15,14 @@ Masking is by shape. It lowers the chance that a secret is stored; it does not f
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import re
-from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
 
 import msgspec
 
 from bridle.base.secrets.secret_openings import Openings, might_hold_secret
 from bridle.base.secrets.secret_shapes import BEFORE, Form, SecretShape
-from bridle.base.threads import in_thread
 
 Marker = Callable[[str], str]
 
@@ -392,48 +388,3 @@ def _masked_to(
     end = body.end() if body else position
     pair_cut_in_two = end == size - 1 and buffer[end] in "\\."
     return end, final or (end < size and not pair_cut_in_two)
-
-
-AT_ONCE = 4 * 1024
-"""Looking for secrets in more characters than this may take longer than the loop should wait."""
-
-
-class RedactedStream:
-    """Passes text on to `write`, in order and without secrets; what is long is looked through in a thread.
-
-    `known` are values to be masked whatever they look like.
-    """
-
-    def __init__(self, write: Callable[[str], object], *, known: Iterable[str] = ()) -> None:
-        self._redactor = StreamRedactor(known=known)
-        self._write = write
-        self._waiting: deque[str] = deque()
-        self._working: asyncio.Task[None] | None = None
-
-    def feed(self, text: str) -> asyncio.Future[None] | None:
-        """Whoever has more is to wait for what this returns."""
-        if self._working is None:
-            if len(text) <= AT_ONCE:
-                self._pass_on(self._redactor.feed(text))
-                return None
-            self._working = asyncio.ensure_future(self._work())
-        self._waiting.append(text)
-        return self._working
-
-    async def end(self) -> StreamRedactor:
-        """Returns, when everything is passed on, the redactor between streams."""
-        if self._working is not None:
-            await asyncio.wait((self._working,))
-        self._pass_on(self._redactor.flush())
-        return self._redactor
-
-    async def _work(self) -> None:
-        try:
-            while self._waiting:
-                self._pass_on(await in_thread(partial(self._redactor.feed, self._waiting.popleft())))
-        finally:
-            self._working = None
-
-    def _pass_on(self, text: str) -> None:
-        if text:
-            self._write(text)
