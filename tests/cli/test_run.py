@@ -69,6 +69,15 @@ def test_quiet_still_says_why_there_is_no_answer(place: Place) -> None:
     assert line.startswith("ended ")
 
 
+def test_a_failed_request_is_reported_once_in_the_closing_line(place: Place) -> None:
+    ran = place.bridle("run", "-m", place.script("fail bad_credentials\n"), "x")
+    assert ran.code == 4
+    closing = ran.story[-1]
+    assert closing.startswith("ended ")
+    problem = closing.removeprefix("ended").strip().partition(" · ")[0]
+    assert ran.err.count(problem) == 1, ran.err
+
+
 def test_quiet_still_says_that_the_steps_ran_out_and_which_flag_gives_more(place: Place) -> None:
     model = place.script('call ls {}\n---\ncall ls {"path": "."}\n---\nsay never\n')
     ran = place.bridle("run", "-q", "--max-steps", "2", "-m", model, "x")
