@@ -34,7 +34,7 @@ _LISTS: Final = ("results", "files", "findings", "questions", "decisions")
 
 
 class ChildNotes(msgspec.Struct, kw_only=True):
-    """What a child noted while it worked, and the files it changed: the last ones."""
+    """The last notes of a subagent and the last files it changed."""
 
     findings: list[str] = []
     decisions: list[str] = []
@@ -60,7 +60,7 @@ class ChildNotes(msgspec.Struct, kw_only=True):
 
 
 class ChildWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a child's run is remembered. `answer` is empty where it gave none."""
+    """The parts of a subagent's run that are remembered. `answer` is empty if it gave none."""
 
     task: str
     answer: str
@@ -69,14 +69,14 @@ class ChildWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def memory_key(session: str, agent: str, provider: str, cwd: str) -> str:
-    """What a memory is found by: the same agent, at the same provider, in the same folder of the same session."""
+    """Return the key of a memory: agent, provider, folder and session."""
     return f"{session}/{agent}@{provider}:{cwd}"
 
 
 def updated_memory(
     former: ChildMemory | None, work: ChildWork, *, key: str, agent: str, max_tokens: int
 ) -> ChildMemoryUpdated:
-    """What is remembered after this run, within `max_tokens`."""
+    """Return the memory after this run, within `max_tokens`."""
     merged = _merged(former or ChildMemory(), work)
     kept, dropped = _fitted(merged, max_tokens)
     is_whole = kept == merged
@@ -120,7 +120,7 @@ def _entries_of(head: str, items: Iterable[str]) -> str:
 
 
 def _merged(former: ChildMemory, work: ChildWork) -> ChildMemory:
-    """The new behind the old; what is said again counts as new."""
+    """Append the new entries. A repeated entry moves to the end."""
     longest = ENTRY_CHARACTERS[0]
     preview = one_line(work.answer, ENTRY_CHARACTERS[1]) or "it did not finish"
     result = ChildResult(task=one_line(work.task, longest), preview=preview)

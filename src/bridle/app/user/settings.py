@@ -262,7 +262,7 @@ def decoded_agents(tiers: Tiers) -> Iterator[AgentDefinition | BadSetting]:
             continue
         place = ("agents", name)
         origin = tiers.origin(place)
-        assert origin is not None, "somebody wrote it"
+        assert origin is not None, "a written setting has an origin"
         of_project = origin.tier in ("project", "local")
         found = decode_agent(
             table,
@@ -313,7 +313,7 @@ def decoded_servers(
         except BadServer as bad:
             place = ("mcp_servers", name)
             origin = (bad.key and tiers.origin((*place, bad.key))) or tiers.origin(place)
-            assert origin is not None, "somebody wrote it"
+            assert origin is not None, "a written setting has an origin"
             yield BadSetting(f"mcp_servers.{shown(name)}{f'.{bad.key}' if bad.key else ''}", origin, str(bad))
 
 
